@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use step::cargo;
 
 const USAGE: &str = "usage: cargo xtask <ci | tidy | isolation | regress | clients | simulate>
-  ci    fmt, clippy, tidy, tests, explored schedules, fault points, planted faults, simulated clusters, a trial of exactly-once and docs, all with
+  ci    fmt, tidy, clippy, tests, explored schedules, fault points, planted faults, simulated clusters, a trial of exactly-once and docs, all with
         warnings denied; from the tests on in two lanes beside each other, whose output is printed when it is whole (target/gate)
   tidy  crate direction, file and function lengths, prose at the head of modules, lengths of comments' lines
   isolation --tester PROGRAM --specs FOLDER [--server PROGRAM] [SPEC ...]

@@ -48,7 +48,8 @@ enum Action {
     Backup(backup::Backup),
     /// Make a database of a backup, and read all of it.
     Restore(restore::Restore),
-    /// Verify every file of a database folder. No server may have it open.
+    /// Verify every file of a database folder; of a node's all but its order's log, which its start
+    /// verifies. No server may have it open.
     Check {
         /// Folder of the database.
         #[arg(long, value_name = "DIR", env = "COGNATE_DATA", default_value = "cognate-data")]
@@ -57,7 +58,7 @@ enum Action {
 }
 
 /// Every option can also be set in the environment or in the configuration file (keys as the
-/// options, `_` for `-`).
+/// options, `_` for `-`; certificate, key and passwords in `[tls]` and `[auth]`).
 #[derive(Clone, Debug, Args)]
 struct Serve {
     /// TOML file with settings; options and environment go before it.

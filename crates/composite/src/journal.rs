@@ -34,7 +34,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cognate_engine::Csn;
 use cognate_engine::storage::DurableWait;
 use cognate_engine::storage::{Log, LogOptions};
-use cognate_env::{Disk, Lock};
+use cognate_env::{Disk, Lock, OpenMode};
 use serde::{Deserialize, Serialize};
 
 use crate::name::RootId;
@@ -42,6 +42,8 @@ use crate::participant::{ANY_NONCE, Mark, VoteFacts};
 
 /// Bytes of a segment: small, since little is alive at a time.
 const SEGMENT_BYTES: u64 = 4 << 20;
+/// A file beside the log that says that there is one. It has no bytes.
+const BEGUN: &str = "begun";
 /// After how many dead records more they are removed, if they fill a segment.
 const SWEEP_RECORDS: u64 = 4096;
 
@@ -176,12 +178,13 @@ impl Journal {
             _ => bad(error.to_string()),
         })?;
         let log_folder = folder.join("log");
-        disk.create_dir_all(&log_folder).map_err(|error| bad(error.to_string()))?;
+        let begun = disk.exists(&folder.join(BEGUN)).map_err(|error| bad(error.to_string()))?;
         let after = first_record(disk.as_ref(), &log_folder).map_err(|error| bad(error.to_string()))?;
         let mut votes: BTreeMap<RootId, VoteFacts> = BTreeMap::new();
         let (mut marks, mut alive, mut found) = (BTreeMap::new(), Alive::default(), Found::default());
-        let options = LogOptions { segment_bytes: SEGMENT_BYTES, prepare: false, ..LogOptions::default() };
-        let log = Log::open(disk, &log_folder, after, options, &mut |csn, payload| {
+        let options =
+            LogOptions { segment_bytes: SEGMENT_BYTES, prepare: false, begun, ..LogOptions::default() };
+        let log = Log::open(Arc::clone(&disk), &log_folder, after, options, &mut |csn, payload| {
             let record = serde_json::from_slice(payload);
             let damaged = |_| cognate_engine::Error::Undecodable {
                 what: "a record that is none of a journal".to_owned(),
@@ -216,6 +219,9 @@ impl Journal {
             Ok(())
         });
         let log = log.map_err(|error| bad(error.to_string()))?;
+        if !begun {
+            note_log(disk.as_ref(), folder).map_err(|error| bad(error.to_string()))?;
+        }
         found.votes = votes.into_values().collect();
         found.marks = marks.into_iter().collect();
         let id = Mutex::new(found.id.clone());
@@ -403,9 +409,16 @@ fn ended(before: Option<&Mark>, is_committed: bool) -> Mark {
     }
 }
 
+/// Notes durably that there is a log, whose first segment is durable: from here on it is missed if
+/// it is gone.
+fn note_log(disk: &dyn Disk, folder: &Path) -> std::io::Result<()> {
+    disk.open(&folder.join(BEGUN), OpenMode::Truncate)?.sync_data()?;
+    disk.sync_dir(folder)
+}
+
 /// The number before the first record of the first segment.
 fn first_record(disk: &dyn Disk, folder: &Path) -> std::io::Result<Csn> {
-    let segments = disk.list(folder)?;
+    let segments = if disk.exists(folder)? { disk.list(folder)? } else { Vec::new() };
     let firsts =
         segments.iter().filter_map(|name| cognate_engine::storage::segment::parse_segment_name(name));
     Ok(firsts.min().unwrap_or(1).saturating_sub(1))
@@ -465,6 +478,25 @@ mod tests {
         let (_, found) = open();
         let votes: Vec<RootId> = found.votes.iter().map(|vote| vote.root.clone()).collect();
         assert_eq!((votes, found.marks), (vec![root("b")], vec![(root("a"), Mark::Committed)]));
+    }
+
+    /// What it said before is not to be taken for nothing. Without the whole folder it is a new one.
+    #[test]
+    fn a_journal_without_the_log_that_it_had_is_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Journal::open(Arc::new(cognate_env::RealDisk), folder.path());
+        drop(open().unwrap());
+        drop(open().unwrap());
+        let log = folder.path().join("log");
+        std::fs::remove_dir_all(&log).unwrap();
+        let missing = open().unwrap_err().to_string();
+        assert!(missing.contains("the log is missing, and there was one"), "{missing}");
+        assert!(!log.exists(), "the refusal makes none");
+        std::fs::create_dir(&log).unwrap();
+        let empty = open().unwrap_err().to_string();
+        assert!(empty.contains("the log has no segment, and there was one"), "{empty}");
+        std::fs::remove_dir_all(folder.path()).unwrap();
+        assert_eq!(open().unwrap().1.id, None);
     }
 
     async fn begin_to_vote(journal: &Journal) {

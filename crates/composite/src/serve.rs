@@ -47,7 +47,8 @@ async fn serve_within<L: Listener>(mut listener: L, router: Router, limits: Limi
             }
         });
         let io = TokioIo::new(Explained { io, instead: None });
-        let connection = http1::Builder::new().serve_connection(io, service);
+        // Who sends no more may still read: a request that is there as a whole is answered.
+        let connection = http1::Builder::new().half_close(true).serve_connection(io, service);
         tokio::spawn(async move {
             tokio::select! {
                 biased;
@@ -239,6 +240,22 @@ mod tests {
         world.go_on.add_permits(1);
         is_answered(&mut works).await;
         is_closed(&mut works).await;
+    }
+
+    #[tokio::test]
+    async fn who_has_shut_down_its_sending_side_is_answered() {
+        let (address, world) = listen(FOR_EVER, 8, FOR_EVER).await;
+        let mut socket = TcpStream::connect(address).await.unwrap();
+        send(&mut socket, "/later").await;
+        socket.shutdown().await.unwrap();
+        world.begun.acquire().await.unwrap().forget();
+        // Another connection comes after the end of that one's sending, and is served after it.
+        let mut other = TcpStream::connect(address).await.unwrap();
+        send(&mut other, "/").await;
+        is_answered(&mut other).await;
+        world.go_on.add_permits(1);
+        is_answered(&mut socket).await;
+        is_closed(&mut socket).await;
     }
 
     #[tokio::test]

@@ -184,6 +184,14 @@ pub(crate) fn outcome(outcome: Outcome) -> &'static str {
 mod tests {
     use super::*;
 
+    /// What a later version says besides must not keep an outcome from its root.
+    #[test]
+    fn fields_that_are_not_known_are_passed_over() {
+        let later = r#"{"roots":[{"root":"r","parent":"shop","nonce":7,"later":1}],"more":[]}"#;
+        let read: Batch<OutcomeEntry> = serde_json::from_str(later).unwrap();
+        assert_eq!((read.roots.len(), read.roots[0].nonce), (1, Some(7)));
+    }
+
     #[test]
     fn an_origin_is_read_as_it_was_written() {
         let origin = Origin { database: "4f:0".to_owned(), generation: 7 };

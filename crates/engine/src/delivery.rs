@@ -26,8 +26,9 @@
 //!
 //! What is too large for one request goes ahead in parts (`ahead`) before it is sealed.
 //!
-//! Mutex order: `turns`, `standing` (the applier's alone), the commit mutex, then those of the lock
-//! table and of `fates`, one after the other. `sealed` and `given_up` are leaves.
+//! Mutex order: `turns`, `standing`, a shard of families, the commit mutex, then those of the lock
+//! table and of `fates`, one after the other. Who only asks how things stand has `standing` alone.
+//! `sealed` and `given_up` are leaves: nobody is woken, and no lock given back, under them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
@@ -482,6 +483,7 @@ impl Manager {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::task::Wake;
     use std::time::Duration;
 
     use bytes::Bytes;
@@ -491,6 +493,7 @@ mod tests {
     use super::*;
     use crate::hash::{FIXED, Seed};
     use crate::order::Level;
+    use crate::sync::atomic::AtomicBool;
     use crate::txn::columns::Columns;
     use crate::txn::readset::{Moment, ReadSet};
     use crate::txn::writeset::Changes;
@@ -569,5 +572,34 @@ mod tests {
         std::thread::spawn(move || tell.send(asks.horizon()));
         let horizon = told.recv_timeout(Duration::from_secs(60)).expect("it waits");
         assert_eq!(horizon, judging.horizon());
+    }
+
+    /// Looks, when it is woken, whether the table of what is sealed is free.
+    struct Looks {
+        manager: Arc<Manager>,
+        is_free: AtomicBool,
+    }
+
+    impl Wake for Looks {
+        fn wake(self: Arc<Self>) {
+            let cluster = self.manager.cluster.as_ref().expect("a node");
+            self.is_free.store(cluster.sealed.try_lock().is_some(), Ordering::Release);
+        }
+    }
+
+    /// Whoever commits beside it needs the table, and would wait for whatever the waking takes.
+    #[test]
+    fn who_is_told_a_verdict_is_woken_with_the_table_of_what_is_sealed_free() {
+        let manager = open(1, FIXED.clone());
+        let cluster = manager.cluster.as_ref().expect("a node");
+        let request = manager.request_about(0, Purpose::Commit);
+        let mut proposed = manager.propose_request(cluster, &request).expect("proposed");
+        let looks = Arc::new(Looks { manager: Arc::clone(&manager), is_free: AtomicBool::new(false) });
+        let waker = Waker::from(Arc::clone(&looks));
+        let mut context = Context::from_waker(&waker);
+        assert!(Pin::new(&mut proposed).poll(&mut context).is_pending(), "nothing is delivered yet");
+        manager.deliver(1, &request.encode(0)).expect("delivered");
+        assert!(looks.is_free.load(Ordering::Acquire));
+        assert!(Pin::new(&mut proposed).poll(&mut context).is_ready());
     }
 }

@@ -9,7 +9,8 @@
 //!          seal()
 //! running ────────▶ sealed          delivery decides
 //!    │
-//!    └─strike()───▶ struck          40001 at its next step, which names who was faster
+//!    ├─strike()───▶ struck          40001 at its next step, which names who was faster
+//!    ◀─────forget()────┘            it has let go of all locks, and begins anew
 //! ```
 //!
 //! Who is struck may be computing, waiting for a lock, waiting for its client, or about to propose.
@@ -88,6 +89,15 @@ impl Fate {
         }
     }
 
+    /// It begins anew, and may be struck again. It must not hold a lock by now: there may be others
+    /// who would have struck it, had it not been struck already, and they are not told of.
+    pub(crate) fn forget(&self) {
+        let mut told = self.told.lock();
+        if told.stroke.take().is_some() {
+            self.state.store(RUNNING, Ordering::Release);
+        }
+    }
+
     /// Who was faster, if somebody was.
     #[inline]
     pub(crate) fn struck(&self) -> Option<Stroke> {
@@ -143,6 +153,21 @@ mod tests {
         assert_eq!(fate.seal(), Ok(()));
         assert!(!fate.strike(stroke()));
         assert_eq!(fate.struck(), None);
+    }
+
+    #[test]
+    fn who_begins_anew_may_be_struck_again() {
+        let (fate, second) = (Fate::default(), Stroke { by: 8, position: 4, ..stroke() });
+        fate.forget();
+        assert!(fate.strike(stroke()));
+        fate.forget();
+        assert_eq!(fate.struck(), None);
+        assert!(fate.strike(second.clone()));
+        assert_eq!(fate.struck(), Some(second));
+        fate.forget();
+        assert_eq!(fate.seal(), Ok(()));
+        fate.forget();
+        assert!(!fate.strike(stroke()), "it stays sealed");
     }
 
     #[test]

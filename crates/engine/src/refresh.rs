@@ -135,6 +135,28 @@ impl Transaction {
         Ok(Refresh::Moved)
     }
 
+    /// The position of who has overtaken it, if somebody has. Once that is applied here
+    /// (`Database::wait_applied`), a snapshot shows what was written there.
+    pub fn overtaken_at(&self) -> Option<Csn> {
+        self.fate.as_ref()?.struck().map(|stroke| stroke.position)
+    }
+
+    /// Begins anew like [`Transaction::restart`] after it was overtaken. Its locks have kept nobody
+    /// out, so it lets go of them, and waits for them again like anybody else: behind whoever was
+    /// faster, also if that one is prepared.
+    pub fn restart_overtaken(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        self.held.companion = held.companion;
+        self.manager.release(self.id, held);
+        self.trees.clear();
+        // All that was charged for locks.
+        self.writes.refund(usize::MAX);
+        if let Some(fate) = &self.fate {
+            fate.forget();
+        }
+        self.restart();
+    }
+
     /// Reads at a later snapshot from now on, without having begun later.
     pub(crate) fn go_on_at(&mut self, pin: Pin, reads: Option<Reads>) {
         let counts = reads.is_some() && self.manager.sequencer.method() == Method::Strict;
@@ -161,7 +183,7 @@ impl Transaction {
         self.pin_locks();
         match mark.writes {
             WriteMark::Sequence(begin) => self.writes.undo_statement(begin),
-            WriteMark::Savepoint(savepoint) => self.rollback_to(savepoint),
+            WriteMark::Savepoint(savepoint) => self.take_back(savepoint),
         }
         self.notes.truncate(mark.notes);
     }

@@ -196,7 +196,8 @@ impl Transaction {
     }
 
     /// Begins anew at the current snapshot, as if nothing had been read or written. Locks stay:
-    /// whoever failed because others were faster succeeds now.
+    /// whoever failed because others were faster succeeds now. Who was overtaken stays so, too
+    /// (`restart_overtaken`).
     pub fn restart(&mut self) {
         self.writes.discard_spilled(&self.manager.store.base);
         self.writes.restart();

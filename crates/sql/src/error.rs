@@ -230,6 +230,8 @@ pub struct ErrorFields {
     pub(crate) is_of_gone_row: bool,
     /// A file of this machine is not what was written to it.
     pub(crate) is_corrupt_file: bool,
+    /// An invariant of ours does not hold. Some answers have the same SQLSTATE, as in PostgreSQL.
+    pub(crate) is_defect: bool,
     /// What is newer than the snapshot, if that is the reason, and nobody has said yet who has
     /// changed it.
     pub(crate) met: Option<Met>,
@@ -270,6 +272,7 @@ impl SqlError {
             routine: None,
             is_of_gone_row: false,
             is_corrupt_file: false,
+            is_defect: false,
             met: None,
         }))
     }
@@ -293,7 +296,9 @@ impl SqlError {
     /// XX000: an invariant of ours does not hold.
     #[cold]
     pub fn internal(what: impl Into<String>) -> SqlError {
-        SqlError::new(sqlstate::INTERNAL_ERROR, what)
+        let mut error = SqlError::new(sqlstate::INTERNAL_ERROR, what);
+        error.is_defect = true;
+        error
     }
 
     /// 42601.
@@ -484,7 +489,7 @@ impl From<cognate_engine::Error> for SqlError {
             }
             Error::NotOrdered => SqlError::new(sqlstate::READ_ONLY_SQL_TRANSACTION, message)
                 .with_hint("Connect to a node that is with the majority: see cognate_nodes."),
-            Error::Overtaken { by, .. } => crate::session::overtaken(by, None),
+            Error::Overtaken { by, .. } => crate::session::overtaken(by, None, None),
             Error::DependencyCycle { cycle } => crate::session::dependency_failure(format!("{:?}", cycle.edges)),
             Error::Deadlock { detail, .. } => SqlError::new(sqlstate::DEADLOCK_DETECTED, "deadlock detected")
                 .with_detail(detail)

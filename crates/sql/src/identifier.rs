@@ -5,6 +5,7 @@ use sqlparser::ast::Ident;
 use sqlparser::tokenizer::Word;
 
 use crate::error::{Result, SqlError, sqlstate};
+use crate::pg_catalog::is_reserved;
 
 /// Longest identifier in bytes; longer ones are cut.
 pub const MAX_NAME: usize = 63;
@@ -76,11 +77,19 @@ pub(crate) fn split_names(text: &str) -> Result<Vec<String>, ()> {
     }
 }
 
-/// An identifier with quotes where it needs them.
-pub(crate) fn quote_name(name: &str) -> String {
-    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+/// An identifier as SQL text: in quotes unless it is a word in small letters that can be a name
+/// everywhere.
+pub(crate) fn quote_identifier(name: &str) -> String {
+    let is_plain = name
+        .bytes()
+        .enumerate()
+        .all(|(at, byte)| byte == b'_' || byte.is_ascii_lowercase() || (at > 0 && byte.is_ascii_digit()));
+    if is_plain && !name.is_empty() && !is_reserved(name) { name.to_owned() } else { in_quotes(name) }
+}
+
+/// The same in quotes, whatever it is.
+pub(crate) fn in_quotes(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// The parts of a dotted name as in `regclass` input.

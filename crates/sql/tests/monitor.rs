@@ -25,9 +25,10 @@ fn the_view_shows_classes_and_why_they_have_their_protocols() {
                    WHERE attrelid = 'cognate_protocol_choice'::regclass ORDER BY attnum";
     assert_eq!(
         ask(columns),
-        "attname|atttypid\nclass|text\nchosen|text\nestimates|text\nsince|timestamp with time zone\nSELECT 4"
+        "attname|atttypid\nclass|text\nchosen|text\nestimates|text\nsince|timestamp with time zone\n\
+         form|text\nSELECT 5"
     );
-    assert_eq!(ask("SELECT * FROM cognate_protocol_choice"), "class|chosen|estimates|since\nSELECT 0");
+    assert_eq!(ask("SELECT * FROM cognate_protocol_choice"), "class|chosen|estimates|since|form\nSELECT 0");
 
     let text: Arc<str> = "UPDATE item SET stock = stock - 1 WHERE id IN (5, 7)".into();
     let mut class = Class::new();
@@ -42,6 +43,14 @@ fn the_view_shows_classes_and_why_they_have_their_protocols() {
         ask(since),
         "class|chosen|timezone\n\
          UPDATE item SET stock = stock - ? WHERE id IN (?)|certification|2001-01-01 00:00:00\nSELECT 1"
+    );
+    // The same in pieces, and where nobody runs it again, are classes of their own.
+    assert_eq!(monitor.choose(&class, false, now), Protocol::Certification);
+    assert_eq!(monitor.choose_told(&class, now), Protocol::Active);
+    let forms = "SELECT chosen, form FROM cognate_protocol_choice ORDER BY form";
+    assert_eq!(
+        ask(forms),
+        "chosen|form\ncertification|piecemeal\ncertification|whole\nactive|whole, not retried\nSELECT 3"
     );
     for number in 0..200 {
         now += 10_000;
@@ -59,6 +68,7 @@ fn the_view_shows_classes_and_why_they_have_their_protocols() {
     }
     let chosen = "SELECT chosen, since > '2001-01-01Z', since < '2001-01-01 00:00:02Z', \
                   estimates LIKE 'certification % us, weak_voting % us, active % us: active because \
-                  certification would repeat % of its attempts' FROM cognate_protocol_choice";
+                  certification would repeat % of its attempts' FROM cognate_protocol_choice \
+                  WHERE form = 'whole'";
     assert!(ask(chosen).contains("active|t|t|t"), "{}", ask("SELECT estimates FROM cognate_protocol_choice"));
 }

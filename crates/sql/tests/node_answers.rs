@@ -312,6 +312,37 @@ async fn who_is_refused_at_its_end_is_told_whose_transaction_is_in_the_way() {
     cluster.assert_equal();
 }
 
+/// What was refused leaves the protocol of the last one that committed, and is itself forgotten.
+#[tokio::test]
+async fn the_last_protocol_is_that_of_what_has_committed() {
+    let cluster = Cluster::start();
+    let (mut one, mut two) = (session(&cluster, 0), session(&cluster, 1));
+    simple_query(&mut two, "SET cognate.replication = certification").await;
+    simple_query(&mut one, "CREATE TABLE item (id int PRIMARY KEY, stock int)").await;
+    simple_query(&mut one, "INSERT INTO item VALUES (1, 10), (2, 10)").await;
+    let (show, update) = ("SHOW cognate.last_protocol", "UPDATE item SET stock = 0 WHERE id = 1");
+    simple_query(&mut one, "SET cognate.replication = active").await;
+    assert_eq!(simple_query(&mut one, update).await, ["UPDATE 1"]);
+    let mut last = "active";
+    for protocol in ["certification", "weak_voting"] {
+        simple_query(&mut one, &format!("SET cognate.replication = {protocol}")).await;
+        assert_eq!(row(&cluster, &mut one, show).await, last);
+        for (session, read, written) in [(&mut one, 1, 2), (&mut two, 2, 1)] {
+            simple_query(session, "BEGIN ISOLATION LEVEL SERIALIZABLE").await;
+            simple_query(session, &format!("SELECT stock FROM item WHERE id = {read}")).await;
+            simple_query(session, &format!("UPDATE item SET stock = stock + 1 WHERE id = {written}")).await;
+        }
+        assert_eq!(simple_query(&mut two, "COMMIT").await, ["COMMIT"]);
+        cluster.settle().await;
+        let refused = simple_query(&mut one, "COMMIT").await;
+        assert!(refused[0].starts_with("ERROR 40001"), "{protocol}: {refused:?}");
+        assert_eq!(row(&cluster, &mut one, show).await, last);
+        assert_eq!(simple_query(&mut one, update).await, ["UPDATE 1"]);
+        assert_eq!(row(&cluster, &mut one, show).await, protocol);
+        last = protocol;
+    }
+}
+
 /// A client may give all requests of its session one name.
 #[tokio::test]
 async fn a_request_id_is_of_what_writes() {

@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::task::Poll;
 use std::thread::JoinHandle;
@@ -190,6 +191,7 @@ mod at_one {
         serializable,
         advisory,
         column_statistics,
+        counted_rows,
         explain_analyze,
         hints,
         refused_alike,
@@ -360,6 +362,7 @@ mod going_round {
         time_edges,
         key_types,
         set_constraints,
+        counted_rows,
         cursor_tables,
         argument_rights,
         stored_times,
@@ -955,6 +958,74 @@ async fn a_definition_that_another_node_overtakes_is_made_again() {
     cluster.settle().await;
     let gone = simple_query(&mut two, "SELECT count(*) FROM pg_class WHERE relname IN ('t', 'u')").await;
     assert_eq!(gone, ["count", "0", "SELECT 1"]);
+    cluster.assert_equal();
+}
+
+/// Goes on with something as far as it comes; whether it waits.
+async fn is_waiting(work: &mut (impl Future + Unpin)) -> bool {
+    std::future::poll_fn(|context| Poll::Ready(Pin::new(&mut *work).poll(context).is_pending())).await
+}
+
+/// The same until it waits for a lock, and nobody else does.
+async fn until_locked_out(work: &mut (impl Future + Unpin), watcher: &mut Session) {
+    let waiting = "SELECT count(*) FROM cognate_transactions WHERE waits_for IS NOT NULL";
+    let waits = async {
+        loop {
+            assert!(is_waiting(work).await, "somebody holds a row");
+            if simple_query(watcher, waiting).await[1] == "1" {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(FOR_EVER, waits).await.expect("it waits");
+}
+
+/// Who is overtaken while it waits for a row begins anew once, where the other one can be seen, and
+/// behind it if that is prepared.
+#[tokio::test]
+async fn a_statement_that_another_node_overtakes_begins_anew_once() {
+    let cluster = Cluster::start();
+    let session =
+        |node: usize| Session::new(cluster.nodes[node].1.clone(), SessionParameters::default()).unwrap();
+    let (mut one, mut holder, mut two) = (session(0), session(0), session(1));
+    let mut watcher = session(0);
+    for session in [&mut one, &mut holder, &mut two] {
+        simple_query(session, "SET cognate.replication = certification").await;
+        simple_query(session, "SET default_transaction_isolation = 'serializable'").await;
+    }
+    simple_query(&mut one, "CREATE TABLE t (a int PRIMARY KEY, n int)").await;
+    simple_query(&mut one, "INSERT INTO t VALUES (1, 0), (2, 0)").await;
+    let faster = "UPDATE t SET n = n + 10 WHERE a = 1";
+    let prepares = format!("BEGIN; {faster}; PREPARE TRANSACTION 'p'");
+    for (count, (is_block, is_prepared)) in
+        (1..).zip([(false, false), (true, false), (false, true), (true, true)])
+    {
+        cluster.settle().await;
+        simple_query(&mut holder, "BEGIN; UPDATE t SET n = n WHERE a = 2").await;
+        if is_block {
+            simple_query(&mut one, "BEGIN").await;
+        }
+        let before = cluster.nodes[0].1.retries();
+        let mut updated = Box::pin(simple_query(&mut one, "UPDATE t SET n = n + 1"));
+        until_locked_out(&mut updated, &mut watcher).await;
+        simple_query(&mut two, if is_prepared { prepares.as_str() } else { faster }).await;
+        cluster.settle().await;
+        until_locked_out(&mut updated, &mut watcher).await;
+        assert_eq!(cluster.nodes[0].1.retries(), before + 1, "{count}");
+        if is_prepared {
+            simple_query(&mut two, "COMMIT PREPARED 'p'").await;
+            cluster.settle().await;
+        }
+        simple_query(&mut holder, "ROLLBACK").await;
+        assert_eq!(updated.await, ["UPDATE 2"], "{count}");
+        if is_block {
+            assert_eq!(simple_query(&mut one, "COMMIT").await, ["COMMIT"], "{count}");
+        }
+        cluster.settle().await;
+        let sum = simple_query(&mut two, "SELECT sum(n) FROM t").await;
+        assert_eq!(sum, ["sum".to_owned(), (12 * count).to_string(), "SELECT 1".to_owned()]);
+    }
     cluster.assert_equal();
 }
 

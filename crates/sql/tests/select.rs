@@ -155,6 +155,7 @@ impl World {
                 sequence: None,
                 dropped: false,
                 missing: Datum::Null,
+                collation: None,
                 comment: None,
             });
         }
@@ -214,6 +215,7 @@ impl World {
             nulls_not_distinct: false,
             included: vec![],
             options: vec![],
+            hash: false,
             primary,
             constraint: None,
             comment: None,
@@ -264,6 +266,7 @@ impl World {
             sequence: None,
             dropped: false,
             missing: Datum::Null,
+            collation: None,
             comment: None,
         };
         let columns = bound.columns.iter().map(|known| column(&known.name, known.ty)).collect();
@@ -418,6 +421,7 @@ fn read<'a>(store: &'a Store, format: &'a FormatContext, catalog: &'a Arc<Catalo
         interrupt: &NeverInterrupted,
         memory_limit: 64 << 20,
         tally: None,
+        usage: None,
     }
 }
 

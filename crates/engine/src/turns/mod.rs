@@ -455,7 +455,8 @@ impl Manager {
             true => cluster.apply(position),
             false => self.pass(cluster, position, bytes.len())?,
         }
-        if let Some(sealed) = cluster.sealed.lock().remove(&request.id) {
+        let sealed = cluster.sealed.lock().remove(&request.id);
+        if let Some(sealed) = sealed {
             self.release(request.id, sealed.held);
             match committed {
                 true => self.count(request),

@@ -401,6 +401,25 @@ impl WriteSet {
         }
     }
 
+    /// The keys that were first written after `savepoint`, but for those in trees of the
+    /// transaction's own; some of them perhaps more than once.
+    pub(crate) fn for_each_first_since(&self, savepoint: Savepoint, mut each: impl FnMut(TreeId, &[u8])) {
+        let known = self.savepoints.iter().find(|open| open.ordinal == savepoint.ordinal);
+        let savepoint = known.copied().unwrap_or(savepoint);
+        for (tree, key) in &self.journal[savepoint.journal.min(self.journal.len())..] {
+            let Some((_, writes)) = self.trees.iter().find(|(t, _)| t == tree) else { continue };
+            if writes.private {
+                continue;
+            }
+            let is_first = (writes.map.lock().get(key))
+                .and_then(|list| list.first())
+                .is_some_and(|first| first.sequence > savepoint.sequence);
+            if is_first {
+                each(*tree, key);
+            }
+        }
+    }
+
     /// Undoes every write after `savepoint`, which stays open; later savepoints are gone.
     pub(crate) fn rollback_to(&mut self, savepoint: Savepoint) {
         // A spill may have moved its place in the journal.

@@ -45,6 +45,34 @@ fn who_waits_for_a_position_and_gives_up_is_forgotten() {
     assert_eq!(Arc::strong_count(&task), 2);
 }
 
+/// Who was overtaken begins anew without its locks, where the faster one can be seen; it may be
+/// overtaken once more, and commits in the end.
+#[test]
+fn who_was_overtaken_begins_anew_behind_who_was_faster() {
+    let cluster = Cluster::of(2);
+    cluster.write(1, &[("x", "0")]);
+    for isolation in [Isolation::ReadCommitted, Isolation::Snapshot, Isolation::Serializable] {
+        let mut slow = cluster.begin(1, isolation);
+        for content in ["1", "2"] {
+            put(&mut slow, "x", "slow").unwrap();
+            assert_eq!(slow.overtaken_at(), None);
+            cluster.write(2, &[("x", content)]);
+            assert_eq!(slow.overtaken_at(), Some(cluster.node(1).applied()));
+            assert!(matches!(slow.check_member(), Err(Error::Overtaken { .. })));
+            slow.restart_overtaken();
+            assert_eq!((slow.overtaken_at(), slow.lock_count()), (None, 0));
+            slow.check_member().unwrap();
+            assert_eq!(get(&slow, "x").as_deref(), Some(content));
+        }
+        put(&mut slow, "x", "slow").unwrap();
+        let mut commit = Commitment::of(slow);
+        assert!(commit.poll().is_none(), "nobody has ordered it");
+        cluster.settle();
+        commit.poll().unwrap().unwrap();
+        cluster.assert_equal();
+    }
+}
+
 /// A node that has never proposed anything, and whose first transaction lasts.
 #[test]
 fn who_introduces_himself_is_waited_for_and_nobody_else() {

@@ -38,6 +38,7 @@ use openraft::type_config::alias::WatchReceiverOf;
 use openraft::{
     ChangeMembers, EmptyNode, EntryPayload, Instant as _, RaftMetrics, ReadPolicy, SnapshotPolicy,
 };
+use tokio::time::timeout;
 
 use self::links::Links;
 use self::machine::{Awaited, Machine, Parcel, Shared};
@@ -52,6 +53,9 @@ use crate::mark::Mark;
 use crate::messages::{Append, Appended, AskVote, Change, HandOver, Nothing, Proposed, Vote};
 use crate::net::{Identity, Wire};
 use crate::settings::{FlushTime, Limits, Timing};
+
+/// How long it is waited for a snapshot before it is asked for again.
+const SNAPSHOT_AGAIN: Duration = Duration::from_millis(50);
 
 /// The part of the consensus library that, where the consensus has ended (by a full disk perhaps),
 /// tells so in the log of whatever it is asked, many times a second. Whoever asks is told, too.
@@ -426,10 +430,16 @@ impl Consensus {
         }
         let ended = |error: &dyn std::fmt::Display| error.to_string();
         let mut metrics = self.raft.metrics();
-        while metrics.borrow_watched().snapshot.map(|snapshot| snapshot.index) < Some(id.index) {
-            // Each time: one that is under way may have looked at an earlier checkpoint.
+        let is_behind = |known: &RaftMetrics<Types>| known.snapshot.map(|known| known.index) < Some(id.index);
+        while is_behind(&metrics.borrow_watched()) {
+            // Again after a while: one that was under way may have looked at an earlier checkpoint.
+            // Not at each change of the view: what is asked changes the view, and while the machine
+            // takes another node's state, for minutes perhaps, nothing comes of it.
             self.raft.trigger().snapshot().await.map_err(|error| ended(&error))?;
-            metrics.changed().await.map_err(|error| ended(&error))?;
+            let known = metrics.wait_until(|known| !is_behind(known));
+            if let Ok(Err(error)) = timeout(SNAPSHOT_AGAIN, known).await {
+                return Err(ended(&error));
+            }
         }
         self.raft.trigger().purge_log(upto).await.map_err(|error| ended(&error))
     }

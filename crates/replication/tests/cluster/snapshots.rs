@@ -215,6 +215,37 @@ fn checkpoints_that_are_told_at_the_same_time_do_not_wait_for_ever() {
     });
 }
 
+/// The machine has no time for a checkpoint's place meanwhile. Whoever tells it waits, and does not
+/// ask without a pause: then nothing else would have its turn.
+#[test]
+fn a_checkpoint_that_is_told_while_a_snapshot_becomes_the_state_waits_for_it() {
+    simulated(async {
+        let mut storm = Storm::new(27);
+        for node in 1..=NODES {
+            storm.start(node).await;
+        }
+        let had = order_much(&storm, "before").await;
+        let away = &storm.running[&AWAY];
+        away.until(had).await;
+        until("it is on its disk", || away.order.marks().synced >= had).await;
+        away.recorder.checkpoint(had);
+        storm.lose(AWAY, Loss::Process).await;
+        order_and_cut(&storm, "while it was away").await;
+        storm.recorders[&AWAY].hold_finish(true);
+        storm.start(AWAY).await;
+        until("it has a snapshot", || storm.recorders[&AWAY].is_finishing()).await;
+        {
+            let order = storm.running[&AWAY].order.clone();
+            let mut told = std::pin::pin!(order.checkpointed(had));
+            let early = tokio::time::timeout(SOON, &mut told).await;
+            assert!(early.is_err(), "the machine had no time for it: {early:?}");
+            storm.recorders[&AWAY].hold_finish(false);
+            assert_eq!(tokio::time::timeout(FOR_EVER, told).await.expect("it is over"), Ok(()));
+        }
+        takes_part(storm, 1).await;
+    });
+}
+
 /// A leader that hears nothing asks again, and is told what it has missed.
 #[test]
 fn a_lost_answer_to_the_end_of_a_snapshot_holds_nothing_up() {

@@ -11,9 +11,8 @@
 //!
 //! - [`Transport::poll_message`] waits until a *whole message* is there, and looks at what has been
 //!   received before it looks at the socket. Nothing waits for mere bytes.
-//! - [`Transport::poll_read_ahead`] takes what arrives while a statement runs, within bounds, and
-//!   only to learn whether the client is still there. What it takes is seen by the next
-//!   `poll_message`.
+//! - [`Transport::poll_lost`] takes what arrives while a statement runs, within bounds, and only to
+//!   learn whether the client is still there. What it takes is seen by the next `poll_message`.
 
 use std::cell::RefCell;
 use std::future::poll_fn;

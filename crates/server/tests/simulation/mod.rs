@@ -7,9 +7,9 @@
 //! again with nothing. Meanwhile clients read and write at all nodes, at SERIALIZABLE, commit by
 //! all protocols, prepare and decide, have siblings at two nodes of which one commits, define their
 //! table anew, take blocks of numbers, and try again under the same name where they were not
-//! answered. With every fourth seed they do so at REPEATABLE READ, where nobody prepares: what is
-//! prepared is seen later than at its place in the order. Then everything heals, and it is looked
-//! whether
+//! answered; nodes say what they need no more. With every fourth seed clients do so at REPEATABLE
+//! READ, where nobody prepares: what is prepared is seen later than at its place in the order. Then
+//! everything heals, and it is looked whether
 //! - all nodes have the same rows and the same digest at the same position;
 //! - everything acknowledged is there, nothing refused is, and of one name, and of one family, one
 //!   has committed; no block of numbers was given to two;
@@ -24,6 +24,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod agreement;
 mod definition;
 mod history;
 mod machine;
@@ -36,16 +37,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cognate_engine::sibling::{Begun, Instance, Limits, Text, Xid};
-use cognate_engine::{
-    Access, Database, Error, Isolation, LockMode, Replication, Transaction, Value, WaitPolicy,
-};
+use cognate_engine::{Access, Error, Isolation, LockMode, Replication, Transaction, Value, WaitPolicy};
 use cognate_env::SplitMix;
 use cognate_env::sim::Loss;
 use cognate_replication::{SimNetwork, Weather};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use self::definition::{next_block, place, rewrite, take_block, tree_of};
+use self::definition::{next_block, rewrite, take_block, tree_of};
 use self::history::{Deed, History, Told};
 use self::machine::Machine;
 use self::node::{NODES, Running, Seen, Up, program};
@@ -481,14 +480,7 @@ impl Storm {
         let mut last = engine(3).begin(Isolation::Serializable, Access::ReadWrite);
         last.put(TREE, b"last", Value::new()).unwrap();
         let last = last.commit_in_order().await.unwrap().csn;
-        let mut answers = Vec::new();
-        for number in 1..=NODES {
-            engine(number).wait_applied(last).await.unwrap();
-            answers.push((rows(&engine(number)), engine(number).digest().unwrap()));
-        }
-        let seed = self.seed;
-        assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "seed {seed}: {answers:?}");
-        let finally = answers.swap_remove(0).0;
+        let (seed, finally) = (self.seed, self.agreed(last).await);
         let next = next_block(&engine(1).begin(Isolation::Snapshot, Access::ReadWrite)).unwrap();
         let last = self.world.blocks.lock().unwrap().last().copied();
         assert!(
@@ -519,14 +511,6 @@ impl Storm {
             renewed: self.renewed,
         }
     }
-}
-
-/// Who wrote each key last.
-fn rows(engine: &Database) -> BTreeMap<usize, usize> {
-    let t = engine.begin(Isolation::Snapshot, Access::ReadWrite);
-    let tree = place(&t).unwrap();
-    let found = |number: usize| Some((number, writer_of(&t.get(tree, &key(number)).unwrap()?)));
-    (0..KEYS).filter_map(found).collect()
 }
 
 fn run(seed: u64, rounds: u64) -> Counts {

@@ -32,8 +32,9 @@ pub(crate) const NODES: u16 = 3;
 /// Pause before a request is proposed again whose answer was lost.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// How long everybody waits for a vote.
-const URGE_AFTER: Duration = Duration::from_secs(1);
+/// How often a node looks whether it has something to say by itself: for so long everybody waits
+/// for a vote, and so long is remembered what it does not need any more.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 /// What programs have read, whichever node has executed them.
 pub(crate) type Seen = Arc<Mutex<HashMap<TransactionId, Vec<(usize, Option<usize>)>>>>;
@@ -178,7 +179,7 @@ impl Running {
         let (replace, replaced) = watch::channel(false);
         let tasks = vec![
             tokio::spawn(apply(order.clone(), engine.clone(), delivery, replace, Arc::clone(seen))),
-            tokio::spawn(urge(engine.clone())),
+            tokio::spawn(look(engine.clone())),
             tokio::spawn(propose(order.clone(), engine.clone(), requests)),
         ];
         Ok(Running { up: Up { engine, down }, order, replaced, end, link, tasks })
@@ -214,11 +215,13 @@ impl Running {
     }
 }
 
-/// Votes against who keeps everybody waiting for too long.
-async fn urge(engine: Database) {
+/// Votes against who keeps everybody waiting for too long, and says that the node does not need
+/// any more what the others remember for it.
+async fn look(engine: Database) {
     let mut before = None;
     loop {
-        tokio::time::sleep(URGE_AFTER).await;
+        tokio::time::sleep(LOOK_PERIOD).await;
+        engine.announce_late();
         let pause = engine.lists().pause.map(|pause| pause.transaction);
         if let Some(transaction) = pause.filter(|_| pause == before) {
             engine.vote_against(transaction);

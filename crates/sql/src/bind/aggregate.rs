@@ -85,7 +85,11 @@ impl Binder<'_> {
     fn own_aggregate(&mut self, mut call: AggregateCall) -> Result<Typed> {
         let depth = self.owner(&call);
         self.check_aggregate_allowed(depth, call.grouping.is_some())?;
-        if call.exprs().any(|expr| expr.any(&mut |inner| is_aggregate_of(inner, depth))) {
+        let mut is_nested = false;
+        for expr in call.exprs() {
+            expr.for_each_aggregate(0, &mut |inner| is_nested |= inner <= depth);
+        }
+        if is_nested {
             return Err(SqlError::new(sqlstate::GROUPING_ERROR, "aggregate function calls cannot be nested"));
         }
         if depth > 0 {
@@ -111,17 +115,13 @@ impl Binder<'_> {
     }
 
     /// How many levels out the query is that an aggregate belongs to: the innermost one whose
-    /// columns it is over.
+    /// columns, or aggregates, it is over. A subquery's among its arguments count too.
     fn owner(&self, call: &AggregateCall) -> usize {
         let mut nearest = None;
         let mut note = |depth: usize| nearest = Some(nearest.map_or(depth, |known: usize| known.min(depth)));
-        for expr in call.exprs() {
+        for expr in call.exprs().skip(direct_arguments(call).len()) {
             expr.for_each_reference(0, &mut |depth, _| note(depth));
-            expr.visit(&mut |inner| {
-                if let Expr::Aggregate { depth, .. } = inner {
-                    note(*depth);
-                }
-            });
+            expr.for_each_aggregate(0, &mut note);
         }
         nearest.unwrap_or(0)
     }
@@ -245,9 +245,13 @@ fn check_within_group(name: &str, syntax: &FunctionSyntax, list: &FunctionArgume
     }
 }
 
-/// Whether it is an aggregate of the query so many levels out.
-fn is_aggregate_of(expr: &Expr, level: usize) -> bool {
-    matches!(expr, Expr::Aggregate { depth, .. } if *depth == level)
+/// The direct arguments of an ordered-set aggregate, which come first: they have no part in which
+/// query it belongs to.
+fn direct_arguments(call: &AggregateCall) -> &[Expr] {
+    match call.arguments.split_last() {
+        Some((_, direct)) if function::is_ordered_set(call.function.function.name) => direct,
+        _ => &[],
+    }
 }
 
 /// Whether a key that an aggregate orders by is one of its arguments as they are written: a value

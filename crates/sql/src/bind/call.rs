@@ -13,6 +13,7 @@ use super::{Binder, Clause, RowsCall, SetReturning, json_record};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, FunctionCall, Typed, fold};
 use crate::function::{self, Kind, ResolvedFunction};
+use crate::parse::operator_of_call;
 use crate::pg_catalog::{EXPANDED_ARRAY, EXPLODED_ROW};
 use crate::types::{Datum, Shape, Type, TypeId};
 
@@ -280,6 +281,12 @@ impl Binder<'_> {
         let types: Vec<Type> = arguments.iter().map(|argument| argument.ty).collect();
         let resolved = match function::resolve(schema, name, &types) {
             Ok(resolved) => resolved,
+            Err(error) if operator_of_call(name).is_some() => {
+                return match (operator_of_call(name), arguments.into_iter().next()) {
+                    (Some(operator), Some(operand)) => self.prefix(operator, operand),
+                    _ => Err(error),
+                };
+            }
             Err(error) => {
                 let elsewhere = json_record::elsewhere(schema, name);
                 let error = elsewhere.unwrap_or_else(|| {
@@ -379,6 +386,13 @@ impl Binder<'_> {
     /// A set-returning call in the select list: its results take a place behind the frame's.
     pub(super) fn set_returning(&mut self, set: SetReturning) -> Result<Typed> {
         let clause = self.clause();
+        if clause == Clause::Aggregate {
+            return Err(SqlError::new(
+                sqlstate::FEATURE_NOT_SUPPORTED,
+                "aggregate function calls cannot contain set-returning function calls",
+            )
+            .with_hint("You might be able to move the set-returning function into a LATERAL FROM item."));
+        }
         if !matches!(clause, Clause::Targets | Clause::OrderBy | Clause::GroupBy) || self.levels.is_empty() {
             return Err(SqlError::new(
                 sqlstate::FEATURE_NOT_SUPPORTED,

@@ -187,7 +187,7 @@ impl Binder<'_> {
         let settled = self.settle(typed.clone())?;
         *typed = settled;
         self.check_sortable(typed.ty, "equality")?;
-        if typed.expr.any(&mut |expr| matches!(expr, Expr::Aggregate { depth: 0, .. })) {
+        if typed.expr.has_own_aggregate() {
             return Err(SqlError::new(
                 sqlstate::GROUPING_ERROR,
                 "aggregate functions are not allowed in GROUP BY",

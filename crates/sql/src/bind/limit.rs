@@ -29,7 +29,7 @@ impl Binder<'_> {
             }
             limit = Some(fetch.quantity.as_ref().unwrap_or(&one));
         }
-        let mut bind = |syntax: Option<&Syntax>, what: &str| match syntax {
+        let mut bind = |syntax: Option<&Syntax>, what| match syntax {
             Some(syntax) => self.limit(syntax, what).map(Some),
             None => Ok(None),
         };
@@ -57,9 +57,9 @@ impl Binder<'_> {
         }
     }
 
-    fn limit(&mut self, syntax: &Syntax, what: &str) -> Result<Expr> {
+    fn limit(&mut self, syntax: &Syntax, what: &'static str) -> Result<Expr> {
         self.push_level();
-        let bound = self.in_clause(Clause::Limit, |binder| {
+        let bound = self.in_clause(Clause::Other(what), |binder| {
             let typed = binder.expression(syntax)?;
             let from = typed.ty;
             let converted = binder.coerce(typed, TypeId::Int8.into(), CastContext::Assignment)?;

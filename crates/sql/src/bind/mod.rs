@@ -39,6 +39,7 @@ mod order;
 mod overload;
 mod parts;
 mod query;
+mod quoted_query;
 mod routine;
 mod row_counts;
 mod row_value;
@@ -234,8 +235,6 @@ pub enum Clause {
     Filter,
     /// PARTITION BY and ORDER BY of a window.
     WindowDefinition,
-    /// LIMIT and OFFSET.
-    Limit,
     /// VALUES.
     Values,
     /// SET of UPDATE.
@@ -271,7 +270,6 @@ impl Clause {
             Clause::Aggregate => "aggregate function calls",
             Clause::Filter => "FILTER",
             Clause::WindowDefinition => "window definitions",
-            Clause::Limit => "LIMIT",
             Clause::Values => "VALUES",
             Clause::Update => "UPDATE",
             Clause::Check => "check constraints",

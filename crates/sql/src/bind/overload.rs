@@ -84,14 +84,10 @@ impl Candidate {
         let (routine, rivaled) = (routine.clone(), false);
         complete.then_some(Candidate { routine, schema, places, types, oids, of_domain, rivaled })
     }
-
-    fn defaults(&self) -> usize {
-        self.places.iter().filter(|place| place.is_none()).count()
-    }
 }
 
-/// Of candidates with the same parameters the one of the first schema stays, and there the one that
-/// uses fewer defaults.
+/// Of candidates that take what was given as the same types the one of the first schema stays.
+/// Several of that schema are rivals, however many defaults each of them uses.
 fn without_hidden(candidates: impl Iterator<Item = Candidate>) -> Vec<Candidate> {
     let mut kept: Vec<Candidate> = vec![];
     for candidate in candidates {
@@ -99,14 +95,7 @@ fn without_hidden(candidates: impl Iterator<Item = Candidate>) -> Vec<Candidate>
             kept.push(candidate);
             continue;
         };
-        if rival.schema != candidate.schema {
-            continue;
-        }
-        match candidate.defaults().cmp(&rival.defaults()) {
-            std::cmp::Ordering::Less if candidate.defaults() == 0 => *rival = candidate,
-            std::cmp::Ordering::Greater if rival.defaults() == 0 => {}
-            _ => rival.rivaled = true,
-        }
+        rival.rivaled |= rival.schema == candidate.schema;
     }
     kept
 }
@@ -177,6 +166,7 @@ impl Binder<'_> {
                 let error = function::ambiguous(noun, &signature(schema, name, given));
                 Err(self.name_types(error, &types))
             }
+            Found::Untyped => Err(function::untyped()),
             Found::Nothing => Err(match schema.filter(|name| self.context.catalog.schema(name).is_none()) {
                 Some(schema) => undefined_schema(schema),
                 None => {

@@ -466,6 +466,7 @@ impl Query {
         let mut found = false;
         self.for_each_expr(&mut |expr, nested| {
             expr.for_each_reference(nested + 1, &mut |_, _| found = true);
+            expr.for_each_aggregate(nested + 1, &mut |_| found = true);
         });
         found
     }

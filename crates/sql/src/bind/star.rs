@@ -54,7 +54,7 @@ fn place(star: &AttachedToken) -> (u64, u64) {
 }
 
 fn ident(name: &str) -> Ident {
-    if crate::function::quote_identifier(name) != name {
+    if crate::identifier::quote_identifier(name) != name {
         Ident::with_quote('"', name)
     } else {
         Ident::new(name)

@@ -176,8 +176,7 @@ fn is_for_each_row(query: &Query) -> bool {
     let (mut reads_row, mut is_volatile) = (false, false);
     query.for_each_expr(&mut |expr, nested| {
         is_volatile |= expr.is_volatile();
-        reads_row |=
-            expr.any(&mut |part| matches!(part, Expr::Aggregate { depth, .. } if *depth == nested + 1));
+        expr.for_each_aggregate(nested + 1, &mut |depth| reads_row |= depth == 0);
         expr.for_each_reference(nested + 1, &mut |depth, _| reads_row |= depth == 0);
     });
     reads_row || (is_volatile && query.is_correlated())

@@ -4,21 +4,35 @@
 //! The parser has it as a call of a marked name, with the functions as arguments.
 
 use sqlparser::ast::{
-    Expr as Syntax, Function as FunctionSyntax, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName,
-    TableAlias,
+    CastKind, Expr as Syntax, Function as FunctionSyntax, FunctionArg, FunctionArgExpr, FunctionArguments,
+    ObjectName, ObjectNamePart, TableAlias,
 };
 use sqlparser::tokenizer::Span;
 
 use super::call::plain_arguments;
 use super::from::{Item, NewRelation};
 use super::json_record::check_definitions;
+use super::naming::figure_name;
 use super::scope::{name_span, object_name};
 use super::table::set_columns;
 use super::{Binder, Clause, RowsCall, Source, TableFunction};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::Typed;
 use crate::function::{self, Function, Kind};
 use crate::parse::ROWS_FROM;
 use crate::types::{Type, TypeId};
+
+/// Values that look like calls, and those of the time with a precision.
+const VALUES: [&str; 8] = [
+    "coalesce",
+    "greatest",
+    "least",
+    "nullif",
+    "current_time",
+    "current_timestamp",
+    "localtime",
+    "localtimestamp",
+];
 
 /// One of several calls side by side.
 #[derive(Clone, Debug)]
@@ -71,6 +85,30 @@ fn call_of(item: &FunctionArg) -> Result<(&FunctionSyntax, &[FunctionArg])> {
     }
 }
 
+/// What an item of ROWS FROM gives, if it is a value that is written in a way of its own, or like a
+/// call of no function.
+fn value_of(item: &FunctionArg) -> Option<&Syntax> {
+    let FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) = item else { return None };
+    let is_value = match value {
+        Syntax::Cast { kind: CastKind::Cast, .. }
+        | Syntax::Extract { .. }
+        | Syntax::Overlay { .. }
+        | Syntax::Position { .. }
+        | Syntax::Substring { .. }
+        | Syntax::Trim { .. } => true,
+        Syntax::Function(call) => match (&call.args, call.name.0.as_slice()) {
+            (FunctionArguments::None, _) => true,
+            (_, [ObjectNamePart::Identifier(name)]) => {
+                let is_it = |known: &&str| name.value.eq_ignore_ascii_case(known);
+                name.quote_style.is_none() && VALUES.iter().any(is_it)
+            }
+            _ => false,
+        },
+        _ => false,
+    };
+    is_value.then_some(value)
+}
+
 impl Binder<'_> {
     /// A function in FROM, or several in ROWS FROM.
     pub(super) fn functions_in_from(
@@ -84,12 +122,26 @@ impl Binder<'_> {
         let is_mark = name.0.len() == 1 && self.function_name(name)?.1 == ROWS_FROM;
         match arguments {
             _ if !is_mark => self.function_in_from(name, arguments, ordinality, alias, nullable),
-            [one] => {
-                let (call, arguments) = call_of(one)?;
-                self.function_in_from(&call.name, arguments, ordinality, alias, nullable)
-            }
+            [one] => match value_of(one) {
+                Some(value) => {
+                    let (typed, name) = self.value_in_from(value)?;
+                    let column = vec![(self.single_column_name(&name, alias), typed.ty)];
+                    let call = RowsCall::Scalar(typed.expr);
+                    self.function_relation(call, column, ordinality, &name, alias, nullable)
+                }
+                None => {
+                    let (call, arguments) = call_of(one)?;
+                    self.function_in_from(&call.name, arguments, ordinality, alias, nullable)
+                }
+            },
             several => self.rows_from(several, ordinality, alias, nullable),
         }
+    }
+
+    /// A value as an item of FROM, and the name that it has there.
+    fn value_in_from(&mut self, value: &Syntax) -> Result<(Typed, String)> {
+        let typed = self.in_clause(Clause::FromFunction, |binder| binder.settled_expression(value))?;
+        Ok((typed, figure_name(value)))
     }
 
     fn rows_from(
@@ -102,6 +154,14 @@ impl Binder<'_> {
         let (mut parts, mut all, mut columns) = (Vec::new(), Vec::new(), Vec::new());
         let mut first = None;
         for item in items {
+            if let Some(value) = value_of(item) {
+                let (typed, name) = self.value_in_from(value)?;
+                parts.push(RowsPart { call: PartCall::Scalar, arguments: 1, width: 1 });
+                all.push(typed.expr);
+                columns.push((name.clone(), typed.ty));
+                first = first.or(Some(name));
+                continue;
+            }
             let (call, given) = call_of(item)?;
             let (schema, function) = self.function_name(&call.name)?;
             let (schema, span) = (schema.as_deref(), name_span(&call.name));
@@ -252,8 +312,9 @@ impl Binder<'_> {
         let single = bound.len() == 1;
         for array in bound {
             let Some(element) = array.ty.element() else {
-                // Lets function resolution word the error.
-                function::resolve(None, "unnest", &[array.ty])?;
+                // Lets function resolution word the error. Of several arrays PostgreSQL makes calls
+                // that say the schema.
+                function::resolve((!single).then_some("pg_catalog"), "unnest", &[array.ty])?;
                 return Err(SqlError::internal("unnest of no array"));
             };
             let name = if single { self.single_column_name("unnest", alias) } else { "unnest".to_owned() };

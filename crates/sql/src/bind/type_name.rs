@@ -8,7 +8,7 @@ use sqlparser::ast::{
 use super::Binder;
 use super::scope::{name_parts, schema_and_name};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::function::quote_identifier;
+use crate::identifier::quote_identifier;
 use crate::pg_catalog::other_type;
 use crate::types::datetime::interval_text::range;
 use crate::types::{DomainUse, FormatContext, ObjectNames, Type, TypeId};
@@ -154,7 +154,8 @@ fn unknown_name(parts: &[(String, bool)], objects: Option<&dyn ObjectNames>) -> 
         return SqlError::new(sqlstate::INVALID_SCHEMA_NAME, message);
     }
     let refused = match parts {
-        [(name, _)] => absent(name),
+        // In quotes it is no word of a type's.
+        [(name, false)] => absent(name),
         [(schema, _), (name, _)] if schema == "pg_catalog" => absent(name),
         _ => None,
     };
@@ -317,7 +318,7 @@ fn custom(name: &ObjectName, modifiers: &[String], objects: Option<&dyn ObjectNa
     };
     let Some(id) = id.filter(|id| !matches!(id, TypeId::Any | TypeId::Enum | TypeId::EnumArray)) else {
         let of_user = of_user(&parts, objects).filter(|_| modifiers.is_empty());
-        return of_user.ok_or_else(|| if *quoted { undefined(base) } else { unknown_name(&parts, objects) });
+        return of_user.ok_or_else(|| unknown_name(&parts, objects));
     };
     let numbers = modifiers
         .iter()

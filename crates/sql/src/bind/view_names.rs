@@ -33,20 +33,25 @@ use sqlparser::ast::{
 
 use super::Binder;
 use super::naming::figure_name;
+use super::quoted_query::quote_names;
 use super::scope::{object_name, schema_and_name};
 use super::star::stands_for_many;
 use super::table::simple_select;
 use super::type_name::{custom_name, put_schema};
 use crate::catalog::{Catalog, Oid, Relation, View};
 use crate::error::Result;
-use crate::function::quote_identifier;
-use crate::identifier::split_qualified;
+use crate::identifier::{in_quotes, quote_identifier, split_qualified};
 use crate::parse::{self, Command};
 
 /// The query for who has this search path: names that it does not lead to have their schemas, and
-/// the outputs are called as the view's columns are.
-pub(crate) fn told(view: &View, catalog: &Catalog, path: &[String]) -> String {
-    written(view, catalog, catalog, path, |query| with_output_names(query, view))
+/// the outputs are called as the view's columns are. With `quote_all`, names are in quotes.
+pub(crate) fn told(view: &View, catalog: &Catalog, path: &[String], quote_all: bool) -> String {
+    written(view, catalog, catalog, path, |query| {
+        if quote_all {
+            quote_names(query);
+        }
+        with_output_names(query, view, quote_all)
+    })
 }
 
 /// The query after relations, their columns, types or schemas were renamed, between these two
@@ -77,7 +82,7 @@ fn written(
 
 /// The query's text, its outputs called as the view's columns are: by aliases where nothing else in
 /// the query could mean them, else from outside.
-fn with_output_names(query: &mut Query, view: &View) -> String {
+fn with_output_names(query: &mut Query, view: &View, quote_all: bool) -> String {
     let names: Vec<&str> = view.columns.iter().map(|column| column.name.as_str()).collect();
     match output_names(&query.body) {
         Some(own) if own.len() == names.len() && own != names => {}
@@ -92,13 +97,15 @@ fn with_output_names(query: &mut Query, view: &View) -> String {
                     SelectItem::ExprWithAlias { expr, .. } => expr.clone(),
                     _ => continue,
                 };
-                *item = SelectItem::ExprWithAlias { expr, alias: ident(name) };
+                let alias = if quote_all { Ident::with_quote('"', name) } else { ident(name) };
+                *item = SelectItem::ExprWithAlias { expr, alias };
             }
             query.to_string()
         }
         _ => {
-            let names: Vec<String> = names.into_iter().map(quote_identifier).collect();
-            let name = quote_identifier(&view.name);
+            let quoted: fn(&str) -> String = if quote_all { in_quotes } else { quote_identifier };
+            let names: Vec<String> = names.into_iter().map(quoted).collect();
+            let name = quoted(&view.name);
             format!("SELECT * FROM ({query}) AS {name} ({})", names.join(", "))
         }
     }

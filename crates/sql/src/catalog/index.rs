@@ -31,6 +31,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Collation;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::keys::KeyOrder;
 use crate::types::Type;
@@ -67,6 +68,9 @@ pub struct Index {
     /// Storage parameters as given (`fillfactor=70`): hints that have no effect.
     #[serde(default)]
     pub options: Vec<String>,
+    /// USING hash: so it is told. It is stored and used like all others.
+    #[serde(default)]
+    pub hash: bool,
     /// Is the primary key.
     pub primary: bool,
     /// Oid of the PRIMARY KEY or UNIQUE constraint it stands for, if any; the constraint has the
@@ -106,6 +110,9 @@ pub struct IndexColumn {
     /// An operator class that is not the type's own. Keys are ordered all the same.
     #[serde(default)]
     pub class: Option<OperatorClass>,
+    /// COLLATE, if it was said; else it has the column's.
+    #[serde(default)]
+    pub collation: Option<Collation>,
 }
 
 /// What a part of a key has.
@@ -152,7 +159,8 @@ pub struct Computed {
 impl IndexColumn {
     /// A column in the usual order.
     pub fn ascending(column: usize) -> IndexColumn {
-        IndexColumn { key: IndexKey::Column(column), descending: false, nulls_first: false, class: None }
+        let key = IndexKey::Column(column);
+        IndexColumn { key, descending: false, nulls_first: false, class: None, collation: None }
     }
 
     /// The order within the key.
@@ -277,9 +285,10 @@ mod tests {
         assert_eq!(column, expected);
         let again = serde_json::to_value(column).expect("a document");
         assert_eq!((&again["column"], &again["descending"]), (&3.into(), &true.into()));
-        let class = Some(OperatorClass::TextPatternOps);
+        let (class, collation) = (Some(OperatorClass::TextPatternOps), Some(Collation::Posix));
         for part in [
             IndexColumn { key: IndexKey::Expression(2), class, ..IndexColumn::ascending(0) },
+            IndexColumn { collation, ..IndexColumn::ascending(1) },
             IndexColumn { nulls_first: true, ..IndexColumn::ascending(7) },
         ] {
             let text = serde_json::to_string(&part).expect("a document");

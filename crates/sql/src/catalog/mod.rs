@@ -41,7 +41,7 @@ mod view;
 pub mod store;
 
 pub use access::{Access, AclItem, DefaultAccess, Privileges, Securable};
-pub use column::{Column, Identity};
+pub use column::{Collation, Column, Identity};
 pub use column_access::ColumnAccess;
 pub use constraint::{Check, ForeignKey, Reference, ReferentialAction};
 pub use database::{Database, TEMPLATE0_OID, TEMPLATE1_OID};

@@ -162,7 +162,7 @@ impl Work<'_> {
         characteristics: Option<&ast::ConstraintCharacteristics>,
     ) -> Result<()> {
         let Relation::Table(table) = relation else { return Err(wrong_type(relation.name(), "table")) };
-        let deferrable = deferrable(characteristics, false)?;
+        let deferrable = deferrable(characteristics)?;
         self.require_settled(table.oid, "ALTER TABLE")?;
         let Some(key) = table.foreign_keys.iter().find(|key| key.name == name) else {
             if !table.has_constraint(name) {

@@ -12,9 +12,11 @@ use std::sync::Arc;
 use sqlparser::ast;
 
 use super::alter_table::{bury, column_place};
+use super::request::require_collatable;
 use crate::bind::{renamed, resolve_type};
-use crate::catalog::{Object, Oid, Table, View, put_hint};
+use crate::catalog::{Collation, Object, Oid, Table, View, put_hint};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::parse::split_collated;
 use crate::session::work::Work;
 use crate::types::{Datum, Type};
 
@@ -22,6 +24,7 @@ use crate::types::{Datum, Type};
 pub(super) struct TypeChange<'a> {
     pub(super) column: String,
     data_type: &'a ast::DataType,
+    collation: Option<Collation>,
     using: Option<&'a ast::Expr>,
 }
 
@@ -31,7 +34,8 @@ impl<'a> TypeChange<'a> {
         use ast::{AlterColumnOperation as Column, AlterTableOperation as Operation};
         let Operation::AlterColumn { column_name, op } = operation else { return None };
         let Column::SetDataType { data_type, using, .. } = op else { return None };
-        Some(TypeChange { column: crate::identifier::fold(column_name), data_type, using: using.as_ref() })
+        let (column, collation) = split_collated(column_name);
+        Some(TypeChange { column, data_type, collation, using: using.as_ref() })
     }
 }
 
@@ -39,6 +43,7 @@ impl<'a> TypeChange<'a> {
 struct Retyped<'a> {
     place: usize,
     ty: Type,
+    collation: Option<Collation>,
     using: Option<&'a ast::Expr>,
 }
 
@@ -56,7 +61,10 @@ impl Work<'_> {
                 return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
             }
             self.hold_types(&[ty]).await?;
-            retyped.push(Retyped { place, ty, using: change.using });
+            if change.collation.is_some() {
+                require_collatable(ty, self.format)?;
+            }
+            retyped.push(Retyped { place, ty, collation: change.collation, using: change.using });
         }
         self.retype(&before, &retyped)?;
         for (change, retyped) in changes.iter().zip(&retyped) {
@@ -74,6 +82,7 @@ impl Work<'_> {
         for change in changes {
             self.refuse_to_retype(before, change)?;
             table.columns[change.place].ty = change.ty;
+            table.columns[change.place].collation = change.collation;
             // Values of another type are stored as it has them stored.
             put_hint(&mut table.hints.storage, change.place, None);
         }

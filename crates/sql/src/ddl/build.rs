@@ -10,6 +10,7 @@ use crate::catalog::{Index, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Interrupt;
 use crate::oltp::constraint::key_detail;
+use crate::oltp::deferred_unique::meets_none;
 use crate::oltp::index_maintenance::{entry, primary_key, row_id_key, secondary};
 use crate::oltp::indexed::Indexed;
 use crate::oltp::stored::{LatestScan, decode, decode_some, encode};
@@ -62,7 +63,7 @@ impl Work<'_> {
         let shared = Arc::clone(table);
         self.for_each_row(table, |work, _, row| {
             let values: Vec<Datum> = index.key_columns().map(|place| row[place].clone()).collect();
-            if values.iter().any(Datum::is_null) || work.holders(&shared, index, &values)?.len() < 2 {
+            if meets_none(index, &values) || work.holders(&shared, index, &values)?.len() < 2 {
                 return Ok(());
             }
             Err(not_unique(&shared, index, Indexed::plain(&row), work.format))

@@ -123,6 +123,7 @@ impl Work<'_> {
             nulls_not_distinct,
             included: included_places,
             options,
+            hash: false,
             primary,
             constraint: Some(self.allocate_oid()?),
             comment: None,

@@ -3,10 +3,11 @@
 use cognate_engine::TreeMode;
 use sqlparser::ast;
 
-use super::names::{Qualified, make_up};
+use super::names::{Qualified, make_up, unique_name};
+use super::request;
 use crate::catalog::{Computed, Index, IndexColumn, IndexKey, Object, OperatorClass, Relation, Table};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::identifier::{MAX_NAME, cut, fold};
+use crate::identifier::fold;
 use crate::pg_catalog::{has_operator_class, is_operator_class};
 use crate::session::work::Work;
 use crate::types::{Type, TypeId};
@@ -17,7 +18,7 @@ pub(super) const MAX_INDEX_COLUMNS: usize = 32;
 impl Work<'_> {
     /// CREATE INDEX. True unless it existed already and IF NOT EXISTS was said.
     pub(crate) async fn create_index(&mut self, statement: &ast::CreateIndex) -> Result<bool> {
-        refuse(statement)?;
+        let hash = is_hash(statement)?;
         let name = Qualified::from_object_name(&statement.table_name)?;
         self.refresh_catalog();
         if let Some(relation @ Relation::Table(_)) = self.find(&name) {
@@ -35,8 +36,9 @@ impl Work<'_> {
         let name = match &statement.name {
             Some(name) => Qualified::from_object_name(name)?.name,
             None => {
-                let shown = included.iter().map(|&place| table.columns[place].name.clone());
-                made.names.extend(shown);
+                for &place in &included {
+                    made.names.push(unique_name(&made.names, &table.columns[place].name));
+                }
                 make_up(&table.name, &made.names.join("_"), "idx", |name| self.is_taken(&schema.name, name))
             }
         };
@@ -60,6 +62,7 @@ impl Work<'_> {
             nulls_not_distinct: statement.nulls_distinct == Some(false),
             included,
             options: statement.with.iter().map(storage_option).collect::<Result<_>>()?,
+            hash,
             primary: false,
             constraint: None,
             comment: None,
@@ -78,7 +81,8 @@ impl Work<'_> {
         let mut parts = Parts::default();
         let mut free = table.free_place();
         for column in &statement.columns {
-            let (key, ty) = match self.index_key(table, &column.column.expr, free)? {
+            let (expression, collation) = collated(&column.column.expr);
+            let (key, ty) = match self.index_key(table, expression, free)? {
                 Key::Column(place) => {
                     parts.names.push(unique_name(&parts.names, &table.columns[place].name));
                     (IndexKey::Column(place), table.columns[place].ty)
@@ -92,10 +96,11 @@ impl Work<'_> {
                     (key, ty)
                 }
             };
+            let collation = collation.map(|name| request::collation(name, ty, self.format)).transpose()?;
             let class = self.operator_class(column.operator_class.as_ref(), ty)?;
             let descending = column.column.options.asc == Some(false);
             let nulls_first = column.column.options.nulls_first.unwrap_or(descending);
-            parts.columns.push(IndexColumn { key, descending, nulls_first, class });
+            parts.columns.push(IndexColumn { key, descending, nulls_first, class, collation });
         }
         if let Some(predicate) = &statement.predicate {
             let predicate = self.new_predicate(table, predicate, free)?;
@@ -173,45 +178,36 @@ struct Parts {
     predicate: Option<Computed>,
 }
 
+/// A part of a new index's key without COLLATE, and what is behind that.
+fn collated(syntax: &ast::Expr) -> (&ast::Expr, Option<&ast::ObjectName>) {
+    match syntax {
+        ast::Expr::Collate { expr, collation } => (expr.as_ref(), Some(collation)),
+        _ => (syntax, None),
+    }
+}
+
 /// A part of a new index's key.
 enum Key {
     Column(usize),
     Expression(Computed),
 }
 
-/// A name with the number that makes it differ from others.
-fn unique_name(taken: &[String], name: &str) -> String {
-    let mut unique = name.to_owned();
-    let mut number = 0;
-    while taken.contains(&unique) {
-        number += 1;
-        let digits = number.to_string();
-        unique = name.to_owned();
-        cut(&mut unique, MAX_NAME - digits.len());
-        unique.push_str(&digits);
-    }
-    unique
-}
-
-fn refuse(statement: &ast::CreateIndex) -> Result<()> {
-    if let Some(method) = &statement.using {
-        let method = method.to_string().to_lowercase();
-        match method.as_str() {
-            "btree" => {}
-            // An ordered index answers all that a hash index does.
-            "hash" => refuse_in_hash(statement)?,
-            "gin" | "gist" | "spgist" | "brin" => {
-                return Err(SqlError::unsupported(format_args!("access method \"{method}\"")));
-            }
-            _ => {
-                return Err(SqlError::new(
-                    sqlstate::UNDEFINED_OBJECT,
-                    format!("access method \"{method}\" does not exist"),
-                ));
-            }
+/// Whether the index is to be told as one of hash, which an ordered index stands for: it answers all
+/// that such a one does. 0A000 or 42704 for other methods than that and btree.
+fn is_hash(statement: &ast::CreateIndex) -> Result<bool> {
+    let Some(method) = &statement.using else { return Ok(false) };
+    let method = method.to_string().to_lowercase();
+    match method.as_str() {
+        "btree" => Ok(false),
+        "hash" => refuse_in_hash(statement).map(|()| true),
+        "gin" | "gist" | "spgist" | "brin" => {
+            Err(SqlError::unsupported(format_args!("access method \"{method}\"")))
+        }
+        _ => {
+            let message = format!("access method \"{method}\" does not exist");
+            Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message))
         }
     }
-    Ok(())
 }
 
 /// 0A000 for what no hash index can be.

@@ -126,8 +126,6 @@ impl Work<'_> {
             hints: Hints::default(),
             derived: Derived::default(),
         };
-        // Nobody else can know of it before the commit.
-        self.state.exclusive.insert(table.oid);
         self.add_columns(&schema, &mut table, columns).await?;
         // Keys come first: a foreign key may refer to the table's own.
         let (keys, others): (Vec<_>, Vec<_>) = constraints
@@ -176,6 +174,7 @@ impl Work<'_> {
         let mut column = Column {
             name: request.name,
             ty: request.ty,
+            collation: request.collation,
             not_null: request.not_null.unwrap_or(false),
             default: None,
             identity: None,

@@ -234,7 +234,7 @@ impl Work<'_> {
                 )
                 .with_hint(format!(
                     "You might need to specify \"USING {}::{name}\".",
-                    crate::identifier::quote_name(&column.name)
+                    crate::identifier::quote_identifier(&column.name)
                 )),
             })
         })

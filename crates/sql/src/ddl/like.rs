@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cognate_engine::TreeMode;
 
-use super::names::{Qualified, make_up};
+use super::names::{Qualified, make_up, unique_name};
 use super::request::{ColumnRequest, ConstraintRequest};
 use super::resolve::undefined_table;
 use crate::catalog::{Column, Index, IndexKey, Object, Privileges, Relation, Table, put_hint};
@@ -218,13 +218,14 @@ fn system_columns(name: &Qualified) -> Result<Vec<ColumnRequest>> {
 /// A column with its type and NOT NULL only.
 fn plain_column(column: &Column) -> ColumnRequest {
     let not_null = column.not_null.then_some(true);
-    ColumnRequest { not_null, ..bare_column(&column.name, column.ty) }
+    ColumnRequest { not_null, collation: column.collation, ..bare_column(&column.name, column.ty) }
 }
 
 fn bare_column(name: &str, ty: Type) -> ColumnRequest {
     ColumnRequest {
         name: name.to_owned(),
         ty,
+        collation: None,
         not_null: None,
         default: None,
         serial: false,
@@ -233,15 +234,15 @@ fn bare_column(name: &str, ty: Type) -> ColumnRequest {
     }
 }
 
-/// Names of what is shown with an index.
+/// Names of what is shown with an index, as the columns of an index without a name are called.
 fn column_names(table: &Table, index: &Index) -> Vec<String> {
     let name = |key| match key {
-        IndexKey::Column(place) => table.columns[place].name.clone(),
-        IndexKey::Expression(place) => {
-            index.expression(place).map_or_else(String::new, |one| one.name.clone())
-        }
+        IndexKey::Column(place) => table.columns[place].name.as_str(),
+        IndexKey::Expression(place) => index.expression(place).map_or("", |one| &one.name),
     };
-    index.shown().map(name).collect()
+    let mut names = vec![];
+    index.shown().for_each(|key| names.push(unique_name(&names, name(key))));
+    names
 }
 
 fn not_like(name: &Qualified, what: &str) -> SqlError {

@@ -97,6 +97,20 @@ pub(crate) fn make_up(base: &str, middle: &str, label: &str, taken: impl Fn(&str
     unreachable!("some number is free")
 }
 
+/// A name with the number that makes it differ from others.
+pub(super) fn unique_name(taken: &[String], name: &str) -> String {
+    let mut unique = name.to_owned();
+    let mut number = 0;
+    while taken.contains(&unique) {
+        number += 1;
+        let digits = number.to_string();
+        unique = name.to_owned();
+        cut(&mut unique, MAX_NAME - digits.len());
+        unique.push_str(&digits);
+    }
+    unique
+}
+
 fn join(base: &str, middle: &str, label: &str) -> String {
     let overhead = label.len() + 1 + usize::from(!middle.is_empty());
     let available = MAX_NAME - overhead;

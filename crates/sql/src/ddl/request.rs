@@ -5,10 +5,11 @@ use sqlparser::ast;
 
 use super::names::Qualified;
 use crate::bind::resolve_type;
-use crate::catalog::{Deferrable, Identity, ReferentialAction};
+use crate::catalog::{Collation, Deferrable, Identity, ReferentialAction};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::identifier::fold;
 use crate::parse::{KeyLists, SequenceOptions, split_key, split_referenced};
+use crate::pg_catalog::is_collatable;
 use crate::types::{FormatContext, Type, TypeId};
 
 /// A column to be made.
@@ -16,6 +17,8 @@ use crate::types::{FormatContext, Type, TypeId};
 pub(crate) struct ColumnRequest {
     pub(crate) name: String,
     pub(crate) ty: Type,
+    /// COLLATE.
+    pub(crate) collation: Option<Collation>,
     /// NOT NULL, NULL, or neither.
     pub(crate) not_null: Option<bool>,
     pub(crate) default: Option<ast::Expr>,
@@ -149,6 +152,7 @@ pub(crate) fn column(
             Some(id) => Type::new(id),
             None => resolve_type(&definition.data_type, format)?,
         },
+        collation: None,
         not_null: None,
         default: None,
         serial: serial.is_some(),
@@ -178,7 +182,7 @@ pub(crate) fn column(
             apply_deferral(constraint, words)?;
             continue;
         }
-        column_option(table, &mut column, &mut constraints, name, &option.option)?;
+        column_option(table, &mut column, &mut constraints, name, &option.option, format)?;
         previous_is_deferrable = is_deferrable;
     }
     Ok((column, constraints))
@@ -218,9 +222,6 @@ fn apply_deferral(constraint: &mut ConstraintRequest, word: &str) -> Result<()> 
             key.deferrable = true;
             key.initially_deferred |= is_deferred;
         }
-        ConstraintRequest::Key { nulls_not_distinct: true, .. } => {
-            return Err(SqlError::unsupported("UNIQUE NULLS NOT DISTINCT that is DEFERRABLE"));
-        }
         ConstraintRequest::Key { deferrable, .. } => {
             *deferrable = Some(if is_deferred { Deferrable::Deferred } else { Deferrable::Immediate });
         }
@@ -250,6 +251,7 @@ fn column_option(
     constraints: &mut Vec<ConstraintRequest>,
     name: Option<String>,
     option: &ast::ColumnOption,
+    format: &FormatContext,
 ) -> Result<()> {
     let columns = || vec![column.name.clone()];
     match option {
@@ -272,7 +274,7 @@ fn column_option(
                 options: Vec::new(),
                 primary: true,
                 nulls_not_distinct: false,
-                deferrable: deferrable(key.characteristics.as_ref(), false)?,
+                deferrable: deferrable(key.characteristics.as_ref())?,
             });
         }
         ast::ColumnOption::Unique(key) => {
@@ -284,7 +286,7 @@ fn column_option(
                 options: Vec::new(),
                 primary: false,
                 nulls_not_distinct,
-                deferrable: deferrable(key.characteristics.as_ref(), nulls_not_distinct)?,
+                deferrable: deferrable(key.characteristics.as_ref())?,
             });
         }
         ast::ColumnOption::Check(check) => {
@@ -301,11 +303,32 @@ fn column_option(
             column.identity = Some(identity(table, column, generated_as, sequence_options.as_deref())?);
         }
         ast::ColumnOption::Collation(name) => {
-            return Err(SqlError::unsupported(format_args!("collation {name}")));
+            if column.collation.is_some() {
+                return Err(SqlError::syntax("multiple COLLATE clauses not allowed"));
+            }
+            column.collation = Some(collation(name, column.ty, format)?);
         }
         other => return Err(SqlError::unsupported(format_args!("column option {other}"))),
     }
     check_sources(table, column)
+}
+
+/// The collation of this name, for values of a type. 42804 if these have none.
+pub(super) fn collation(name: &ast::ObjectName, ty: Type, format: &FormatContext) -> Result<Collation> {
+    let parts = super::names::parts(name)?;
+    let found = parts.last().and_then(|name| Collation::named(name));
+    let collation = found.ok_or_else(|| SqlError::internal("a collation that the rewriting let through"))?;
+    require_collatable(ty, format)?;
+    Ok(collation)
+}
+
+/// 42804 if values of a type are ordered without a collation.
+pub(super) fn require_collatable(ty: Type, format: &FormatContext) -> Result<()> {
+    if is_collatable(ty.id) {
+        return Ok(());
+    }
+    let message = format!("collations are not supported by type {}", ty.plain().format_with(format));
+    Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, message))
 }
 
 /// 42601 if a column is said to get its values in two ways.
@@ -398,7 +421,7 @@ pub(crate) fn constraint(constraint: &ast::TableConstraint) -> Result<Constraint
                 options: super::create_index::key_options(&options)?,
                 primary: true,
                 nulls_not_distinct: false,
-                deferrable: deferrable(key.characteristics.as_ref(), false)?,
+                deferrable: deferrable(key.characteristics.as_ref())?,
             })
         }
         ast::TableConstraint::Unique(key) => {
@@ -411,7 +434,7 @@ pub(crate) fn constraint(constraint: &ast::TableConstraint) -> Result<Constraint
                 options: super::create_index::key_options(&options)?,
                 primary: false,
                 nulls_not_distinct,
-                deferrable: deferrable(key.characteristics.as_ref(), nulls_not_distinct)?,
+                deferrable: deferrable(key.characteristics.as_ref())?,
             })
         }
         ast::TableConstraint::Check(check) => Ok(ConstraintRequest::Check {
@@ -440,22 +463,17 @@ fn key_lists(columns: &[ast::IndexColumn]) -> Result<KeyLists> {
 /// DEFERRABLE and INITIALLY of a constraint.
 pub(super) fn deferrable(
     characteristics: Option<&ast::ConstraintCharacteristics>,
-    nulls_not_distinct: bool,
 ) -> Result<Option<Deferrable>> {
     let Some(characteristics) = characteristics else { return Ok(None) };
     let is_deferred = characteristics.initially == Some(ast::DeferrableInitial::Deferred);
     if is_deferred && characteristics.deferrable == Some(false) {
         return Err(SqlError::syntax("constraint declared INITIALLY DEFERRED must be DEFERRABLE"));
     }
-    let deferrable = match (is_deferred, characteristics.deferrable) {
-        (true, _) => Deferrable::Deferred,
-        (false, Some(true)) => Deferrable::Immediate,
-        (false, _) => return Ok(None),
-    };
-    match nulls_not_distinct {
-        true => Err(SqlError::unsupported("UNIQUE NULLS NOT DISTINCT that is DEFERRABLE")),
-        false => Ok(Some(deferrable)),
-    }
+    Ok(match (is_deferred, characteristics.deferrable) {
+        (true, _) => Some(Deferrable::Deferred),
+        (false, Some(true)) => Some(Deferrable::Immediate),
+        (false, _) => None,
+    })
 }
 
 fn foreign_key(
@@ -475,7 +493,7 @@ fn foreign_key(
         Some(ast::ReferentialAction::SetNull) => ReferentialAction::SetNull,
         Some(ast::ReferentialAction::SetDefault) => ReferentialAction::SetDefault,
     };
-    let deferrable = deferrable(key.characteristics.as_ref(), false)?;
+    let deferrable = deferrable(key.characteristics.as_ref())?;
     let (referenced, on_delete_columns) = split_referenced(key.referred_columns.iter().map(fold).collect());
     Ok(ForeignKeyRequest {
         name,

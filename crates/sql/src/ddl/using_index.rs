@@ -23,7 +23,7 @@ impl Work<'_> {
     ) -> Result<()> {
         let mut table = self.table_copy(oid)?;
         let index = self.index_for_key(&table, &fold(&given.index_name))?;
-        let deferrable = deferrable(given.characteristics.as_ref(), index.nulls_not_distinct)?;
+        let deferrable = deferrable(given.characteristics.as_ref())?;
         let name = given.name.as_ref().map_or_else(|| index.name.clone(), fold);
         if table.has_constraint(&name) {
             return Err(duplicate_constraint(&name, &table.name));

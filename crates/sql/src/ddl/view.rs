@@ -344,6 +344,7 @@ fn view_columns(columns: Vec<OutputColumn>, names: &[ast::ViewColumnDef]) -> Res
         made.push(Column {
             name,
             ty: output.ty,
+            collation: None,
             not_null: false,
             default: None,
             identity: None,

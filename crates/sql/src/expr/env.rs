@@ -14,7 +14,8 @@ use bytes::Bytes;
 use cognate_engine::{Columns, Interest, Lent, TemporaryFile};
 
 use super::tally::Tally;
-use crate::catalog::Catalog;
+use super::usage::{Counts, Usage};
+use crate::catalog::{Catalog, Oid};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::{EvalContext, Function, Interrupt};
 use crate::oltp::{CteState, Given, SubqueryResult};
@@ -135,6 +136,8 @@ pub struct ReadContext<'a> {
     pub memory_limit: usize,
     /// Where rows are counted, if they are.
     pub tally: Option<&'a Tally>,
+    /// What is read of tables and indexes, where that is counted.
+    pub usage: Option<&'a RefCell<Usage>>,
 }
 
 /// No data: every read is an error.
@@ -348,6 +351,21 @@ impl<'a> Execution<'a> {
             false => stride.adapt(since),
         }
         Ok(())
+    }
+
+    /// Counts what is done with a table or an index.
+    #[inline]
+    pub(crate) fn count(&self, relation: Oid, count: impl FnOnce(&mut Counts)) {
+        if let Some(usage) = self.read.usage {
+            count(usage.borrow_mut().of(relation));
+        }
+    }
+
+    /// Adds what was counted in a part of it.
+    pub(crate) fn count_all(&self, counted: Usage) {
+        if let Some(usage) = self.read.usage {
+            usage.borrow_mut().add(counted);
+        }
     }
 
     /// Accounts for bytes about to be held. 53200 beyond the limit.

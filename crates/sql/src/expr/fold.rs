@@ -25,7 +25,9 @@ fn is_foldable(expr: &Expr) -> bool {
         | Expr::Domain(_)
         | Expr::Row(..) => false,
         Expr::Function(call) => {
+            // Plans are shared by sessions with other settings (`quote_all_identifiers`).
             call.function.function.volatility == Volatility::Immutable
+                && call.function.function.name != "quote_ident"
                 && !matches!(
                     call.function.function.body,
                     Body::External | Body::SetReturning | Body::Aggregate(_) | Body::Window(_)
@@ -129,6 +131,7 @@ pub fn fold(expr: Expr, context: &BindContext<'_>) -> Expr {
         interrupt: &patience,
         memory_limit: FOLDED_BYTES,
         tally: None,
+        usage: None,
     };
     let runtime = Runtime::default();
     let execution = Execution { read: &read, parameters: &[], runtime: &runtime };

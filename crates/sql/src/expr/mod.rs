@@ -22,6 +22,7 @@ mod eval;
 mod fold;
 mod routine;
 mod tally;
+mod usage;
 mod walk;
 
 pub(crate) use domain::DomainCheck;
@@ -36,6 +37,7 @@ pub use fold::{fold, is_constant};
 pub use routine::{RoutineBody, RoutineCall};
 pub use tally::Tally;
 pub(crate) use tally::{Count, place_of, since};
+pub use usage::{Counts, Usage};
 
 use std::fmt;
 use std::sync::Arc;

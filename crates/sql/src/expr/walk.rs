@@ -145,6 +145,30 @@ impl Expr {
         });
     }
 
+    /// Calls `visit(depth)` with every aggregate that is still to get its place, from subqueries
+    /// too, where depth 0 is the query `level` levels above this expression, 1 the one around that,
+    /// and so on. Those of queries further in are not reported.
+    pub(crate) fn for_each_aggregate(&self, level: usize, visit: &mut dyn FnMut(usize)) {
+        self.visit(&mut |expr| match expr {
+            Expr::Aggregate { depth, .. } if *depth >= level => visit(*depth - level),
+            Expr::Subquery(subquery) => {
+                if let SubqueryBody::Bound(query) = &subquery.body {
+                    query.for_each_expr(&mut |inner, nested| {
+                        inner.for_each_aggregate(level + 1 + nested, visit)
+                    });
+                }
+            }
+            _ => {}
+        });
+    }
+
+    /// Whether there is an aggregate of this expression's own query in it, in a subquery too.
+    pub(crate) fn has_own_aggregate(&self) -> bool {
+        let mut found = false;
+        self.for_each_aggregate(0, &mut |depth| found |= depth == 0);
+        found
+    }
+
     /// Replaces, bottom up, every reference to the frame `level` levels above this expression (0
     /// its own) by what `replace` gives; an `Outer` reference from a subquery is handed over with
     /// its depth. Subqueries must not be planned yet.

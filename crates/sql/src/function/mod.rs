@@ -37,10 +37,9 @@ pub use context::{EvalContext, Interrupt, NeverInterrupted, NoSession, SessionVi
 pub(crate) use element::{name_element, put_element, put_slice, puts_element};
 pub(crate) use json::{json_records, jsonb_put, jsonb_subscript};
 pub use registry::{Body, Function, Kind, PlainBody, TypedBody, Volatility, all};
-pub(crate) use resolve::{Found, ambiguous, find, resolve_spread, undefined};
+pub(crate) use resolve::{Found, ambiguous, find, resolve_spread, undefined, untyped};
 pub use resolve::{ResolvedFunction, resolve};
 pub use session::IDENTITY_NEXTVAL;
-pub(crate) use string::quote_identifier;
 pub use window::{GROUPING, WindowFunction};
 
 /// The function of this name whose arguments a call may name.

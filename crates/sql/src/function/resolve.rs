@@ -101,17 +101,21 @@ pub(crate) enum Found {
     Nothing,
     /// Several do equally.
     Several,
+    /// Only untyped literals are given for what says the types of a polymorphic function.
+    Untyped,
 }
 
 /// Finds the function of a call. `schema` is `pg_catalog` or none; arguments that are untyped
 /// literals or parameters have type `Unknown`. A type's name with one argument is a cast. 42883 if
-/// there is none that fits, 42725 if several do equally, 0A000 if only PostgreSQL has it.
+/// there is none that fits, 42725 if several do equally, 42804 if nothing says what a polymorphic
+/// one is called with, 0A000 if only PostgreSQL has it.
 pub fn resolve(schema: Option<&str>, name: &str, arguments: &[Type]) -> Result<ResolvedFunction, SqlError> {
     match find(schema, name, arguments, &[], &[]) {
         Found::BuiltIn(resolved) => Ok(resolved),
         Found::Nothing | Found::Other(_) => Err(absent::function(schema, name)
             .unwrap_or_else(|| undefined("function", &signature(schema, name, arguments)))),
         Found::Several => Err(ambiguous("function", &signature(schema, name, arguments))),
+        Found::Untyped => Err(untyped()),
     }
 }
 
@@ -188,6 +192,11 @@ pub(crate) fn find(
     match select::choose(&candidates, &of_domain, &types) {
         Choice::One(index) => match functions.get(index) {
             Some(_) if are_mixed(&candidates[index], arguments) => Found::Nothing,
+            Some(_) if select::is_untyped(&candidates[index], &types) => match name {
+                // PostgreSQL has others of this name, of types that are not here.
+                "unnest" => Found::Several,
+                _ => Found::Untyped,
+            },
             Some(function) => Found::BuiltIn(resolved(function, &candidates[index], arguments, &types)),
             None => Found::Other(shown[index - functions.len()]),
         },
@@ -278,6 +287,12 @@ pub(crate) fn undefined(noun: &str, signature: &str) -> SqlError {
     SqlError::new(sqlstate::UNDEFINED_FUNCTION, message).with_hint(format!(
         "No {noun} matches the given name and argument types. You might need to add explicit type casts."
     ))
+}
+
+/// 42804.
+pub(crate) fn untyped() -> SqlError {
+    let message = "could not determine polymorphic type because input has type unknown";
+    SqlError::new(sqlstate::DATATYPE_MISMATCH, message)
 }
 
 /// 42725.

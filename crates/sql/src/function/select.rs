@@ -190,6 +190,15 @@ fn common(a: TypeId, b: TypeId) -> Option<TypeId> {
     }
 }
 
+/// Whether parameters are to be of one type that no argument says: for `anyelement` and its array
+/// nothing is supposed, while `anycompatible` is text then.
+pub(super) fn is_untyped(parameters: &[TypeId], arguments: &[TypeId]) -> bool {
+    let is_of_family =
+        |ty: &TypeId| matches!(ty, TypeId::AnyElement | TypeId::AnyNonArray | TypeId::AnyArray);
+    let mut given = parameters.iter().zip(arguments).filter(|(to, _)| is_of_family(to)).peekable();
+    given.peek().is_some() && given.all(|(_, from)| *from == TypeId::Unknown)
+}
+
 /// Agrees the polymorphic parameters with the arguments; `None` if they cannot be.
 pub(super) fn generic_types(parameters: &[TypeId], arguments: &[TypeId]) -> Option<Generic> {
     let mut generic = Generic::default();

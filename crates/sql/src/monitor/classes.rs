@@ -99,11 +99,12 @@ impl Classes {
     }
 
     pub(super) fn rows(&self, rows: &mut Vec<ChoiceRow>) {
-        rows.extend(self.records.values().map(|record| ChoiceRow {
+        rows.extend(self.records.iter().map(|(key, record)| ChoiceRow {
             class: record.text.clone(),
             chosen: record.choice.chosen().name(),
             estimates: record.choice.explanation(),
             since_us: record.choice.since_us(),
+            form: key.form(),
         }));
     }
 

@@ -22,6 +22,7 @@
 //!   chosen     active
 //!   estimates  certification 3150 us, weak_voting 4230 us, active 1860 us: active because
 //!              certification would repeat 50 % of its attempts
+//!   form       whole
 //! ```
 //!
 //! *Refusals that a client is told of.* Costs are weighed as if whoever is refused was run again,
@@ -118,6 +119,15 @@ impl Key {
         self.0 & !(Key::FIT | Key::TOLD) == OTHERS
     }
 
+    /// What tells it apart from the other classes of its statements.
+    fn form(self) -> &'static str {
+        match (self.is_fit(), self.is_told()) {
+            (false, _) => "piecemeal",
+            (true, false) => "whole",
+            (true, true) => "whole, not retried",
+        }
+    }
+
     /// What a new class has.
     fn first(self) -> Protocol {
         if self.is_told() { Protocol::Active } else { Protocol::default() }
@@ -135,6 +145,9 @@ pub struct ChoiceRow {
     pub estimates: String,
     /// Since when, microseconds since 2000-01-01 UTC.
     pub since_us: i64,
+    /// How they come: `whole`, `whole, not retried` (nobody runs them again if they are refused),
+    /// or `piecemeal`, as is all that cannot be active.
+    pub form: &'static str,
 }
 
 /// Chooses protocols, and learns from how transactions end. See the module's prose.
@@ -233,7 +246,9 @@ impl Monitor {
     pub fn rows(&self) -> Vec<ChoiceRow> {
         let mut rows = Vec::new();
         self.shards.iter().for_each(|shard| shard.lock().rows(&mut rows));
-        rows.sort_by(|one, other| (&one.class, one.chosen).cmp(&(&other.class, other.chosen)));
+        rows.sort_by(|one, other| {
+            (&one.class, one.chosen, one.form).cmp(&(&other.class, other.chosen, other.form))
+        });
         rows
     }
 

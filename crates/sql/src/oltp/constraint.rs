@@ -15,7 +15,8 @@ use cognate_engine::{Isolation, LockMode, LockOutcome, WaitPolicy};
 use super::indexed::Indexed;
 use crate::catalog::{Index, IndexKey, Table};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::pg_catalog::{Style, index_expression, quote_identifier};
+use crate::identifier::quote_identifier;
+use crate::pg_catalog::{Style, index_expression};
 use crate::session::work::Work;
 use crate::types::{Datum, FormatContext, Type};
 

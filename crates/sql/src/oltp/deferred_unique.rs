@@ -38,7 +38,7 @@ impl Work<'_> {
                 continue;
             }
             let values: Vec<Datum> = index.key_columns().map(|place| row[place].clone()).collect();
-            if values.iter().any(Datum::is_null) {
+            if meets_none(index, &values) {
                 continue;
             }
             let check = Check::Unique { table: table.oid, index: index.oid, values };
@@ -58,7 +58,7 @@ impl Work<'_> {
         }
         let mut key = Vec::new();
         columns_into(&index, Indexed::plain(&row), &mut key);
-        let is_shared = !self.state.exclusive.contains(&table.oid);
+        let is_shared = self.is_shared(&table);
         if is_shared {
             self.lock_key(index.tree, &key, LockMode::NoKeyExclusive).await?;
         }
@@ -97,6 +97,12 @@ impl Work<'_> {
         let places: Vec<usize> = index.key_columns().collect();
         self.rows_with(table, &places, values, false)
     }
+}
+
+/// Whether no row can be in the way of one with these values: one of them is NULL, and NULLs are
+/// distinct.
+pub(crate) fn meets_none(index: &Index, values: &[Datum]) -> bool {
+    !index.nulls_not_distinct && values.iter().any(Datum::is_null)
 }
 
 /// 55000 for what only a constraint that is enforced at once can be used for.

@@ -238,7 +238,7 @@ impl Work<'_> {
                 return Ok(false);
             };
             let row_key = if index.is_clustered() { &entry } else { &holder[..] };
-            let is_shared = !self.state.exclusive.contains(&parent.oid);
+            let is_shared = self.is_shared(parent);
             if is_shared {
                 self.lock_key(parent.tree, row_key, LockMode::KeyShared).await?;
             }
@@ -248,8 +248,6 @@ impl Work<'_> {
                 // That the key exists is what is read, not what else is in the row.
                 if is_shared {
                     self.engine.note_latest_under(noted, &entry, (parent.tree, row_key))?;
-                } else if !self.engine.has_created(parent.tree) {
-                    self.engine.note_latest(noted, &entry, (index.tree, &entry))?;
                 }
                 return Ok(true);
             }
@@ -383,7 +381,7 @@ impl Work<'_> {
     /// client rolls back to a savepoint after a failure and goes on.
     fn must_stay(&self, table: &Table, row_key: &[u8]) -> Result<bool> {
         Ok(self.engine.isolation() == Isolation::Serializable
-            && !self.state.exclusive.contains(&table.oid)
+            && self.is_shared(table)
             && self.engine.own(table.tree, row_key)?.is_none())
     }
 
@@ -403,10 +401,10 @@ impl Work<'_> {
             let deletes = action == ReferentialAction::Cascade && after.is_none();
             let mode = if deletes { LockMode::Exclusive } else { LockMode::NoKeyExclusive };
             let own = self.engine.own(child.tree, &row_key)?.is_some();
-            if !self.state.exclusive.contains(&child.oid) && (deletes || !own) {
+            if self.is_shared(child) && (deletes || !own) {
                 self.lock_key(child.tree, &row_key, mode).await?;
             }
-            if !self.state.exclusive.contains(&child.oid) && !own {
+            if self.is_shared(child) && !own {
                 self.check_unchanged(child.tree, &row_key)?;
             }
             let Some(row) = self.latest_row(child, &row_key)? else {
@@ -520,6 +518,8 @@ impl Work<'_> {
                 break;
             }
         }
+        let counts = self.state.usage.of(index.map_or(table.oid, |index| index.oid));
+        (counts.scans, counts.read) = (counts.scans + 1, counts.read + u64::from(rows));
         Ok(found)
     }
 }

@@ -35,6 +35,7 @@
 //!
 //! [`RowScan::divide`]: crate::expr::RowScan::divide
 
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -50,7 +51,9 @@ use super::input::SourceState;
 use super::scan::{self, Take};
 use crate::catalog::Catalog;
 use crate::error::Result;
-use crate::expr::{Execution, Expr, NoExternalFunctions, NoReader, ReadContext, RowScan, Runtime, ScanParts};
+use crate::expr::{
+    Execution, Expr, NoExternalFunctions, NoReader, ReadContext, RowScan, Runtime, ScanParts, Usage,
+};
 use crate::function::{Body, EvalContext, Interrupt, SessionView, Volatility};
 use crate::plan::{AccessKind, GroupNode, Scan, SelectNode, SourceNode};
 use crate::types::Datum;
@@ -177,6 +180,8 @@ struct Part {
     groups: GroupState,
     /// What they take, as accounted for.
     bytes: usize,
+    /// What was read for them.
+    usage: Usage,
     /// Rows that were left.
     rest: Option<Box<dyn RowScan>>,
 }
@@ -339,7 +344,7 @@ impl<'a> Shared<'a> {
 
     /// The groups of a part.
     fn aggregate(&self, part: usize, interrupt: &dyn Interrupt) -> Result<Part> {
-        let runtime = Runtime::default();
+        let (runtime, usage) = (Runtime::default(), RefCell::default());
         let read = ReadContext {
             reader: &NoReader,
             eval: EvalContext { interrupt, ..self.eval },
@@ -348,6 +353,7 @@ impl<'a> Shared<'a> {
             interrupt,
             memory_limit: self.share,
             tally: None,
+            usage: Some(&usage),
         };
         let execution = Execution { read: &read, parameters: self.parameters, runtime: &runtime };
         let context = Context { execution, outer: None };
@@ -360,7 +366,8 @@ impl<'a> Shared<'a> {
         let take: &mut Take<'_> =
             &mut |row, frame| groups.take(self.select, self.group, &mut keys, row, context, frame);
         let is_more = scan::read(self.scan, &mut *open, late, leaves, context, &mut frame, take)?;
-        Ok(Part { groups, bytes: runtime.memory(), rest: is_more.then_some(open) })
+        let rest = is_more.then_some(open);
+        Ok(Part { groups, bytes: runtime.memory(), usage: usage.take(), rest })
     }
 
     /// Adds to the groups what came of the parts, and reads what was left of them. A part's memory
@@ -379,6 +386,7 @@ impl<'a> Shared<'a> {
             let fits = |done: &Part| runtime.memory() + done.bytes <= read.memory_limit / 2;
             let rest = match done.filter(|done| groups.is_in_memory() && fits(done)) {
                 Some(done) => {
+                    context.execution.count_all(done.usage);
                     groups.absorb(done.groups, self.group, context)?;
                     done.rest
                 }

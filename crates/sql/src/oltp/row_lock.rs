@@ -77,7 +77,7 @@ impl Work<'_> {
 
     async fn lock_one(&mut self, lock: &PlannedLock, key: &Bytes) -> Result<RowLock> {
         let table = &lock.table;
-        if self.state.exclusive.contains(&table.oid) {
+        if !self.is_shared(table) {
             return Ok(RowLock::Locked);
         }
         // What is read under two-phase locking nobody changes.

@@ -156,6 +156,7 @@ impl ScanState {
         let range = key_range::range(&prefix, scan.access.range.as_ref(), &context.env(frame))?;
         if let Some(range) = range {
             self.stage = Stage::Range(open(scan, &range, context, frame)?);
+            note(scan, context, (1, 0, 0));
         }
         Ok(())
     }
@@ -178,17 +179,22 @@ impl ScanState {
                             None => false,
                         },
                     };
+                    note(scan, context, (1, found.into(), found.into()));
                     if found {
                         return Ok(true);
                     }
                     context.execution.tick()?;
                 }
                 Stage::Range(open) => {
+                    let (mut entries, mut gone) = (0, 0);
                     let found = open.find(&mut |key, value| {
+                        entries += 1;
                         let found = match &scan.access.kind {
                             AccessKind::Table => load_passing(scan, key, value, context, frame)?,
                             AccessKind::Index(index) => {
-                                by_key(scan, index.row_key(key, &value)?, context, frame)?
+                                let found = by_key(scan, index.row_key(key, &value)?, context, frame)?;
+                                gone += u64::from(!found);
+                                found
                             }
                         };
                         // Only a row of the table was there, and did not pass.
@@ -199,8 +205,9 @@ impl ScanState {
                             tally.note_removed(place_of(scan));
                         }
                         Ok(found)
-                    })?;
-                    if found {
+                    });
+                    note(scan, context, (0, entries, entries - gone));
+                    if found? {
                         return Ok(true);
                     }
                     self.stage = Stage::Between;
@@ -223,7 +230,9 @@ pub(super) fn read(
     frame: &mut [Datum],
     take: &mut Take<'_>,
 ) -> Result<bool> {
-    open.find(&mut |key, row| {
+    let mut rows = 0;
+    let pauses = open.find(&mut |key, row| {
+        rows += 1;
         let tally = context.execution.step()?;
         // A row that passes is two steps here, too.
         if let Some(late) = late {
@@ -244,7 +253,26 @@ pub(super) fn read(
             tally.note_removed(place_of(scan));
         }
         Ok(is_enough())
-    })
+    });
+    note(scan, context, (0, rows, rows));
+    pauses
+}
+
+/// Counts scans, the rows or entries that these have met, and the rows that they were led to: of
+/// the index that they go by, be it the primary key's, or of the table if that is read as a whole.
+fn note(scan: &Scan, context: Context<'_>, (scans, read, fetched): (u64, u64, u64)) {
+    let access = &scan.access;
+    let index = match &access.kind {
+        AccessKind::Index(index) => Some(index.oid),
+        AccessKind::Table if access.parts.is_empty() && access.range.is_none() => None,
+        AccessKind::Table => scan.table.primary_key().map(|index| index.oid),
+    };
+    context.execution.count(index.unwrap_or(scan.table.oid), |counts| {
+        counts.scans += scans;
+        counts.read += read;
+        // Rows that no index leads to are read where they are.
+        counts.fetched += if index.is_some() { fetched } else { 0 };
+    });
 }
 
 /// Entries of an index are read as a whole; they change only if a column of the index does.

@@ -87,6 +87,7 @@ fn column(name: &str, id: TypeId) -> Column {
     Column {
         name: name.to_owned(),
         ty: Type::new(id),
+        collation: None,
         not_null: false,
         default: None,
         identity: None,
@@ -112,6 +113,7 @@ fn index(oid: u32, name: &str, tree: u32, columns: &[usize], unique: bool, prima
         nulls_not_distinct: false,
         included: vec![],
         options: vec![],
+        hash: false,
         primary,
         constraint: None,
         comment: None,
@@ -236,6 +238,7 @@ impl World {
             interrupt,
             memory_limit: 8 << 20,
             tally: None,
+            usage: None,
         };
         let mut cursor = Cursor::new(&plan, parameters.into());
         let mut lines = vec![];
@@ -261,6 +264,7 @@ impl World {
             interrupt: &NeverInterrupted,
             memory_limit: 8 << 20,
             tally: Some(&tally),
+            usage: None,
         };
         let parameters: &[Datum] = &[];
         let mut cursor = Cursor::new(&plan, parameters.into());

@@ -403,6 +403,7 @@ impl Work<'_> {
             keys::encode_entry_into(&mut row_key, &value, column.order());
         }
         let found = self.row_at(table, row_key.into(), mode).await?;
+        self.state.usage.of(index.oid).add_key(found.is_some());
         match &found {
             Some((_, frame)) if !run.holds(self, &target.filter, frame)? => Ok(None),
             _ => Ok(found),

@@ -35,7 +35,7 @@ use super::indexed::Indexed;
 use super::stored::{decode, encode};
 use crate::catalog::{Index, Table};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::session::cycle::explain;
+use crate::session::cycle::{explain, explain_changed};
 use crate::session::work::Work;
 use crate::types::Datum;
 
@@ -50,15 +50,18 @@ pub(crate) enum Locked {
 }
 
 impl Work<'_> {
-    /// Whether rows of the table need locks.
-    fn needs_locks(&self, table: &Table) -> bool {
-        !self.state.exclusive.contains(&table.oid)
+    /// Whether others may have written rows of the table: its rows need locks, and may be newer than
+    /// the snapshot, also for who holds the table as a whole by now. The transaction has not made
+    /// it, nor emptied it, nor written all its rows anew.
+    #[inline]
+    pub(crate) fn is_shared(&self, table: &Table) -> bool {
+        !self.engine.has_created(table.tree)
     }
 
     /// Locks a row that is to be changed and says whether it is still what the snapshot shows.
     /// Under snapshot isolation a changed row is a serialization failure: first updater wins.
     pub(crate) async fn lock_row(&mut self, table: &Table, row_key: &[u8], mode: LockMode) -> Result<Locked> {
-        if !self.needs_locks(table) {
+        if !self.is_shared(table) {
             return Ok(Locked::Unchanged);
         }
         // What was written is locked NO KEY UPDATE at least.
@@ -71,7 +74,7 @@ impl Work<'_> {
 
     /// Locks a row that is locked already, perhaps more strongly.
     pub(crate) async fn lock_again(&mut self, table: &Table, row_key: &[u8], mode: LockMode) -> Result<()> {
-        if self.needs_locks(table) {
+        if self.is_shared(table) {
             self.lock_key(table.tree, row_key, mode).await?;
         }
         Ok(())
@@ -100,11 +103,15 @@ impl Work<'_> {
         self.met_at(SqlError::new(sqlstate::SERIALIZATION_FAILURE, message), tree, key)
     }
 
-    /// 40001 if a locked key is newer than the snapshot, unless the level is READ COMMITTED.
+    /// 40001 if a locked key is newer than the snapshot, unless the level is READ COMMITTED. It
+    /// says which key: the statement may name another table than the key is of.
     pub(crate) fn check_unchanged(&self, tree: u32, key: &[u8]) -> Result<()> {
         match self.engine.check_unchanged(tree, key) {
             Ok(()) => Ok(()),
-            Err(error) if error.is_retryable() => Err(self.met_at(error.into(), tree, key)),
+            Err(error) if error.is_retryable() => {
+                let (error, reader) = (self.newer("update", tree, key), self.rights());
+                Err(explain_changed(error, (tree, key), &self.catalog, self.format, reader.as_deref()))
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -172,16 +179,13 @@ impl Work<'_> {
     /// Notes that a key is taken by what is newer than the snapshot, and locked. Who deletes the
     /// row of an entry has the row's lock and not the key's, so there it is that one which stays.
     fn note_holder(&mut self, table: &Table, tree: u32, key: &[u8]) -> Result<()> {
-        if !self.needs_locks(table) {
-            return Ok(self.engine.note_latest(tree, key, (tree, key))?);
-        }
         let row_key = if tree == table.tree { None } else { self.key_holder(tree, key)? };
         let locked = row_key.as_deref().map_or((tree, key), |row_key| (table.tree, row_key));
         Ok(self.engine.note_latest_under(tree, key, locked)?)
     }
 
-    /// Stores a row, with what that changes. A row without a lock may have been changed since it
-    /// was read: then everything counts as changed.
+    /// Stores a row, with what that changes. Nobody has read what is in a tree that the transaction
+    /// made.
     fn put_row(
         &mut self,
         table: &Table,
@@ -190,7 +194,7 @@ impl Work<'_> {
         change: impl FnOnce() -> Change,
     ) -> Result<()> {
         let value = encode(table, row)?;
-        match self.needs_locks(table) {
+        match self.is_shared(table) {
             true => self.engine.put_change(table.tree, row_key, value, &change())?,
             false => self.engine.put(table.tree, row_key, value)?,
         }
@@ -199,7 +203,7 @@ impl Work<'_> {
 
     /// Removes a row, likewise.
     fn remove_row(&mut self, table: &Table, row_key: &[u8], row: &[Datum]) -> Result<()> {
-        match self.needs_locks(table) {
+        match self.is_shared(table) {
             true => self.engine.delete_change(table.tree, row_key, &deleted(row))?,
             false => self.engine.delete(table.tree, row_key)?,
         }
@@ -227,6 +231,7 @@ impl Work<'_> {
             self.claim_entry(table, index, indexed, &row_key).await?;
         }
         self.put_row(table, &row_key, row, || inserted(row))?;
+        self.state.usage.of(table.oid).inserted += 1;
         insert_entries(self.engine, table, indexed, &row_key)?;
         self.note_referenced_keys(table, row, |_| true);
         self.queue_parent_checks(table, row, |_| true)?;
@@ -238,7 +243,7 @@ impl Work<'_> {
     /// snapshot shows a row there, or one came and went since: it cannot be replaced by a new one,
     /// for the snapshot's index entries would lead to that.
     async fn claim_row_key(&mut self, table: &Arc<Table>, row: Indexed<'_>, key: &[u8]) -> Result<()> {
-        let locks = self.needs_locks(table);
+        let locks = self.is_shared(table);
         if locks {
             let request = self.engine.lock(table.tree, key, LockMode::NoKeyExclusive, WaitPolicy::SkipLocked);
             // Nobody is waited for who has only locked a row that is there.
@@ -266,13 +271,13 @@ impl Work<'_> {
         row_key: &[u8],
     ) -> Result<()> {
         let Some(entry) = entry(index, row, row_key).filter(|entry| !entry.has_null) else { return Ok(()) };
-        let mut holder = match self.needs_locks(table) {
+        let mut holder = match self.is_shared(table) {
             true => self.lock_unique_key(table, index.tree, &entry.key, leaving(index)).await?,
             false => self.key_holder(index.tree, &entry.key)?,
         };
         // The answer that somebody has it must stay true if it is not the snapshot's.
         while let Some(other) = holder.clone().filter(|other| other != row_key)
-            && self.needs_locks(table)
+            && self.is_shared(table)
             && self.is_newer(index.tree, &entry.key)?
         {
             self.lock_key(table.tree, &other, LockMode::Shared).await?;
@@ -317,7 +322,7 @@ impl Work<'_> {
         let new = Indexed::new(after, &new_computed);
         let moved = table.primary_key().is_some_and(|index| differs(index, old, new));
         let mut keys = table.indexes.iter().filter(|index| index.is_key());
-        if keys.any(|index| differs(index, old, new)) && self.needs_locks(table) {
+        if keys.any(|index| differs(index, old, new)) && self.is_shared(table) {
             self.lock_key(table.tree, row_key, LockMode::Exclusive).await?;
         }
         self.note_referenced_keys(table, before, |index| differs(index, old, new));
@@ -355,6 +360,7 @@ impl Work<'_> {
         } else {
             self.put_row(table, row_key, after, || updated(before, after))?;
         }
+        self.state.usage.of(table.oid).updated += 1;
         if !table.foreign_keys.is_empty() {
             let changed = |places: &[usize]| {
                 places.iter().any(|&place| !super::index_maintenance::same(&before[place], &after[place]))
@@ -381,7 +387,7 @@ impl Work<'_> {
     /// Says to who finds a key of a locked row taken in a unique index, or its row key, that the
     /// key may become free (`lock_unique_key`, `has_row_at`).
     fn note_leaving(&self, table: &Table, row_key: &[u8]) {
-        if self.needs_locks(table) {
+        if self.is_shared(table) {
             self.engine.note_leaving(table.tree, row_key);
         }
     }
@@ -400,6 +406,7 @@ impl Work<'_> {
         let computed = self.computed(table, row)?;
         self.note_moved(table, row_key, None)?;
         self.remove_row(table, row_key, row)?;
+        self.state.usage.of(table.oid).deleted += 1;
         let indexed = Indexed::new(row, &computed);
         super::index_maintenance::delete_entries(self.engine, table, indexed, row_key)?;
         self.queue_child_checks(table, row, None)

@@ -41,7 +41,12 @@ pub(crate) fn conflict_target(names: &[Ident]) -> Result<Option<ConflictTarget>>
     let Sql::CreateIndex(index) = sql.as_ref() else {
         return Err(SqlError::syntax("syntax error in ON CONFLICT"));
     };
-    let parts = index.columns.iter().map(|column| column.column.expr.clone()).collect();
+    let parts = index.columns.iter().map(|column| match &column.column.expr {
+        // All indexes have the one order.
+        Expr::Collate { expr, .. } => expr.as_ref().clone(),
+        expr => expr.clone(),
+    });
+    let parts = parts.collect();
     Ok(Some(ConflictTarget { parts, predicate: index.predicate.clone() }))
 }
 

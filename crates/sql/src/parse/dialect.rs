@@ -6,9 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use sqlparser::ast::{
-    BinaryOperator, CastKind, ColumnOption, DataType, DescribeAlias, Expr, Function, FunctionArguments,
-    KeyOrIndexDisplay, NullsDistinctOption, ObjectName, Statement, TypedString, UnaryOperator,
-    UniqueConstraint,
+    BinaryOperator, CastKind, ColumnOption, DataType, DescribeAlias, Expr, KeyOrIndexDisplay,
+    NullsDistinctOption, Statement, TypedString, UnaryOperator, UniqueConstraint,
 };
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
@@ -18,6 +17,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 use super::grouping_sets::grouping_sets;
 use super::in_parentheses::{Queries, is_quantified, next_place, query_in_parentheses};
 use super::interval::interval_literal;
+use super::prefix::{function_without_parentheses, named_operator, prefix_operator, unknown_operator};
 use super::rewrite::words;
 use crate::error::SqlError;
 use crate::function::Interrupt;
@@ -213,11 +213,9 @@ impl Dialect for CognateDialect {
         supports_create_index_with_clause,
         supports_explain_with_utility_options,
         supports_listen_notify,
-        supports_factorial_operator,
         supports_bitwise_shift_operators,
         supports_comment_on,
         supports_load_extension,
-        supports_named_fn_args_with_colon_operator,
         supports_nested_comments,
         supports_string_escape_constant,
         supports_numeric_literal_underscores,
@@ -325,7 +323,14 @@ impl Dialect for CognateDialect {
         if word && !matches!(parser.peek_nth_token_ref(1).token, Token::LParen | Token::Period) {
             return Some(function_without_parentheses(parser));
         }
+        // The crate takes it for the begin of a placeholder.
+        if parser.peek_token_ref().token == Token::Colon {
+            return Some(parser.expected_ref("an expression", parser.peek_token_ref()));
+        }
         let other = self.prec_value(Precedence::PgOther);
+        if let Some(call) = unknown_operator(parser, other) {
+            return Some(call);
+        }
         let named = named_operator(parser);
         let op = prefix_operator(&parser.peek_nth_token_ref(named.map_or(0, |(at, _)| at)).token)?;
         let is_sign = named.is_none() && matches!(op, UnaryOperator::Minus | UnaryOperator::Plus);
@@ -351,30 +356,6 @@ impl Dialect for CognateDialect {
         }
         None
     }
-}
-
-/// What a token is before an operand.
-fn prefix_operator(token: &Token) -> Option<UnaryOperator> {
-    Some(match token {
-        Token::Minus => UnaryOperator::Minus,
-        Token::Plus => UnaryOperator::Plus,
-        Token::Tilde => UnaryOperator::BitwiseNot,
-        Token::AtSign => UnaryOperator::PGAbs,
-        Token::PGSquareRoot => UnaryOperator::PGSquareRoot,
-        Token::PGCubeRoot => UnaryOperator::PGCubeRoot,
-        _ => return None,
-    })
-}
-
-/// How far ahead the operator of `OPERATOR(pg_catalog.-)` is, if that comes next, and how many
-/// tokens all of it has.
-fn named_operator(parser: &Parser<'_>) -> Option<(usize, usize)> {
-    let is = |ahead: usize, token: &Token| parser.peek_nth_token_ref(ahead).token == *token;
-    if !is_word(parser, 0, "OPERATOR") || !is(1, &Token::LParen) {
-        return None;
-    }
-    let at = if is_word(parser, 2, "pg_catalog") && is(3, &Token::Period) { 4 } else { 2 };
-    is(at + 1, &Token::RParen).then_some((at, at + 2))
 }
 
 /// `UNIQUE NULLS [NOT] DISTINCT` of a column, which the crate knows of a table only.
@@ -447,21 +428,6 @@ fn literal_of_named_type(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserE
         let value = parser.parse_value()?;
         let data_type = DataType::Custom(name, vec![]);
         Ok(Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax: false }))
-    }))
-}
-
-/// A function that is written as one word, which the crate takes for a column.
-fn function_without_parentheses(parser: &mut Parser<'_>) -> Result<Expr, ParserError> {
-    let name = ObjectName::from(vec![parser.parse_identifier()?]);
-    Ok(Expr::Function(Function {
-        name,
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::None,
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: vec![],
     }))
 }
 

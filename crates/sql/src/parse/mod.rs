@@ -69,6 +69,7 @@ mod operator;
 mod owner;
 mod places;
 mod plain;
+mod prefix;
 mod refused;
 mod reserved;
 mod rewrite;
@@ -101,10 +102,11 @@ pub(crate) use like::Like;
 pub(crate) use merge::does_nothing;
 pub use mip::{MipArgument, MipOperation};
 pub use owner::OwnerStatement;
+pub(crate) use prefix::operator_of_call;
 pub(crate) use reserved::hidden_column;
 pub(crate) use rewrite::{
     DISTINCT_SETS, HEADER_MATCH, KeyLists, ROWS_FROM, dropped_expression, exclusion_of, executed_by,
-    known_tablespace, sequence_name_of, split_key, split_referenced,
+    known_tablespace, sequence_name_of, split_collated, split_key, split_referenced,
 };
 pub use role::{RoleOption, RoleRef, RoleStatement};
 pub use routine::{CreateRoutine, DropRoutine, RoutineArgument, RoutineBody, RoutineReturns};

@@ -10,6 +10,9 @@
 //! x<>-1    becomes   x<> -1        x>/*c*/1 becomes   x> /*c*/1
 //! 2^-1     stays: an operator ^-   2 ^ -1   stays: two of them
 //! ```
+//!
+//! The tokenizer fails at `@-`, `|&` and `|>` where these are all of an operator: it reads others
+//! instead, and the tokens are mended.
 
 use std::borrow::Cow;
 
@@ -22,26 +25,36 @@ use crate::pg_catalog::is_reserved;
 const SIGNS: &[u8] = b"~!@#^&|`?+-*/%<>=";
 /// With one of these, an operator may end in `+` or `-`.
 const FREE: &[u8] = b"~!@#^&|`?%";
+/// Operators that the tokenizer fails at: it looks for another sign behind them.
+const UNREAD: [&[u8]; 3] = [b"@-", b"|&", b"|>"];
 
 /// The text as the tokenizer is to read it, and the places where spaces were put.
 pub(super) struct Spaced<'a> {
     pub(super) text: Cow<'a, str>,
     /// Byte offsets in the original text, growing.
     places: Vec<usize>,
+    /// Those of the operators that it cannot read.
+    unread: Vec<usize>,
 }
 
 /// Puts spaces behind operators that something follows which is not part of them.
 pub(super) fn space(text: &str) -> Spaced<'_> {
     let bytes = text.as_bytes();
     let suspect = |pair: &[u8]| {
-        matches!(pair, [first, b'+' | b'-'] if SIGNS.contains(first)) || matches!(pair, [b'/', b'*'])
+        matches!(pair, [first, b'+' | b'-'] if SIGNS.contains(first))
+            || matches!(pair, [b'/', b'*'])
+            || UNREAD.contains(&pair)
     };
     if !bytes.windows(2).any(suspect) {
-        return Spaced { text: Cow::Borrowed(text), places: Vec::new() };
+        return Spaced { text: Cow::Borrowed(text), places: Vec::new(), unread: Vec::new() };
     }
-    let places = places(bytes);
+    let (places, unread) = places(bytes);
+    let mut text = Cow::Borrowed(text);
+    for &at in &unread {
+        text.to_mut().replace_range(at + 1..at + 2, "~");
+    }
     if places.is_empty() {
-        return Spaced { text: Cow::Borrowed(text), places };
+        return Spaced { text, places, unread };
     }
     let (mut spaced, mut from) = (String::with_capacity(text.len() + places.len()), 0);
     for &place in &places {
@@ -50,7 +63,7 @@ pub(super) fn space(text: &str) -> Spaced<'_> {
         from = place;
     }
     spaced.push_str(&text[from..]);
-    Spaced { text: Cow::Owned(spaced), places }
+    Spaced { text: Cow::Owned(spaced), places, unread }
 }
 
 impl Spaced<'_> {
@@ -61,50 +74,69 @@ impl Spaced<'_> {
         dialect: &dyn Dialect,
     ) -> Result<Vec<TokenWithSpan>, TokenizerError> {
         let tokens = Tokenizer::new(dialect, &self.text).tokenize_with_location().map(joined);
-        if self.places.is_empty() {
+        if self.places.is_empty() && self.unread.is_empty() {
             return tokens;
         }
-        let spaces = locations(original, &self.places);
+        let spaces = locations(original, &self.places, 1);
         match tokens {
             Ok(mut tokens) => {
                 for token in &mut tokens {
                     token.span.start = restored(token.span.start, &spaces);
                     token.span.end = restored(token.span.end, &spaces);
                 }
+                self.mend_unread(original, &mut tokens);
                 Ok(tokens)
             }
             Err(error) => Err(TokenizerError { location: restored(error.location, &spaces), ..error }),
         }
     }
+
+    /// Puts the operators back that the tokenizer could not read.
+    fn mend_unread(&self, original: &str, tokens: &mut [TokenWithSpan]) {
+        if self.unread.is_empty() {
+            return;
+        }
+        let starts = locations(original, &self.unread, 0);
+        for token in tokens {
+            let start = (token.span.start.line, token.span.start.column);
+            if let Ok(number) = starts.binary_search(&start) {
+                let at = self.unread[number];
+                token.token = Token::CustomBinaryOperator(original[at..at + 2].to_owned());
+            }
+        }
+    }
 }
 
-/// Signs side by side between two operands are one operator, though the tokenizer may not know it,
-/// and `==` is another one than `=`.
+/// Signs side by side are one operator, though the tokenizer may not know it; `==` between two
+/// operands is another one than `=`, and `!` and `!!` are operators like any that has no meaning.
 fn joined(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let are_signs = |pair: &[TokenWithSpan]| pair.iter().all(|token| is_sign(&token.token));
     let is_same = !tokens.windows(2).any(are_signs);
-    if is_same && !tokens.iter().any(|token| token.token == Token::DoubleEq) {
+    if is_same && !tokens.iter().any(|token| token.token == Token::DoubleEq || is_mark(&token.token)) {
         return tokens;
     }
     let mut joined: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
-    // Whether an operand ends before what comes next, and before the operator that was last.
-    let (mut ends_operand, mut is_infix) = (false, false);
+    // Whether an operand ends before what comes next, and before the operator that was last; and
+    // whether that is one.
+    let (mut ends_operand, mut is_infix, mut is_row) = (false, false, false);
     for mut token in tokens {
         if is_sign(&token.token) {
-            // The star of `t.*` is none.
-            let is_row = token.token == Token::Mul
-                && matches!(joined.last(), Some(TokenWithSpan { token: Token::Period, .. }));
             match joined.last_mut().filter(|last| is_sign(&last.token)) {
-                Some(last) if is_infix => {
+                Some(last) if !is_row => {
                     last.token = Token::CustomBinaryOperator(spelled(&last.token) + &spelled(&token.token));
                     last.span.end = token.span.end;
                     continue;
                 }
                 Some(_) => {}
-                None => is_infix = ends_operand && !is_row,
+                None => {
+                    // The star of `t.*` is none.
+                    is_row = token.token == Token::Mul
+                        && matches!(joined.last(), Some(TokenWithSpan { token: Token::Period, .. }));
+                    is_infix = ends_operand && !is_row;
+                }
             }
-            if is_infix && token.token == Token::DoubleEq {
-                token.token = Token::CustomBinaryOperator("==".to_owned());
+            if (is_infix && token.token == Token::DoubleEq) || is_mark(&token.token) {
+                token.token = Token::CustomBinaryOperator(token.token.to_string());
             }
             ends_operand = false;
         } else if !matches!(token.token, Token::Whitespace(_)) {
@@ -113,6 +145,11 @@ fn joined(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         joined.push(token);
     }
     joined
+}
+
+/// Whether it is one of PostgreSQL's factorials of before, which the parser still knows.
+fn is_mark(token: &Token) -> bool {
+    matches!(token, Token::ExclamationMark | Token::DoubleExclamationMark)
 }
 
 /// An operator as it was written, but for `!=`, which is the same as `<>`.
@@ -187,8 +224,8 @@ fn is_end_of_operand(token: &Token) -> bool {
     }
 }
 
-/// Where the spaces are in the text with spaces: lines and columns, from 1.
-fn locations(original: &str, places: &[usize]) -> Vec<(u64, u64)> {
+/// Where the places are, lines and columns from 1, in the text with something so wide put at each.
+fn locations(original: &str, places: &[usize], width: u64) -> Vec<(u64, u64)> {
     let (mut all, mut from) = (Vec::with_capacity(places.len()), 0);
     let (mut line, mut column) = (1, 1);
     for &place in places {
@@ -197,7 +234,7 @@ fn locations(original: &str, places: &[usize]) -> Vec<(u64, u64)> {
         }
         from = place;
         all.push((line, column));
-        column += 1;
+        column += width;
     }
     all
 }
@@ -209,9 +246,9 @@ fn restored(at: Location, spaces: &[(u64, u64)]) -> Location {
     Location { line: at.line, column: at.column - (before - on_earlier_lines) as u64 }
 }
 
-/// Where operators end in the middle of signs.
-fn places(bytes: &[u8]) -> Vec<usize> {
-    let (mut places, mut at) = (Vec::new(), 0);
+/// Where operators end in the middle of signs, and where those are that the tokenizer cannot read.
+fn places(bytes: &[u8]) -> (Vec<usize>, Vec<usize>) {
+    let (mut places, mut unread, mut at) = (Vec::new(), Vec::new(), 0);
     while let Some(&byte) = bytes.get(at) {
         if let Some(length) = opaque(bytes, at) {
             at += length;
@@ -224,12 +261,15 @@ fn places(bytes: &[u8]) -> Vec<usize> {
                 if rest.get(length).is_some_and(|next| SIGNS.contains(next)) {
                     places.push(at + length);
                 }
+                if UNREAD.contains(&&rest[..length]) {
+                    unread.push(at);
+                }
                 length
             }
             _ => 1,
         };
     }
-    places
+    (places, unread)
 }
 
 /// The length of the comment, the quoted text or the quoted name that begins here; none if none
@@ -322,7 +362,7 @@ fn operator(bytes: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::space;
+    use super::{Token, TokenWithSpan, space};
 
     #[test]
     fn an_operator_ends_where_postgresql_ends_it() {
@@ -338,6 +378,26 @@ mod tests {
             ("f(a=>-1)", "f(a=> -1)"),
         ] {
             assert_eq!(space(text).text, expected);
+        }
+    }
+
+    #[test]
+    fn operators_that_the_tokenizer_does_not_know_are_read() {
+        let dialect = super::super::dialect::CognateDialect::default();
+        for (text, operator, column) in [
+            ("1@-1", "@-", 2),
+            ("x<-1, a |& b", "|&", 9),
+            ("1>-1|>1", "|>", 5),
+            ("'é@-', 1 @-1", "@-", 10),
+            ("|/-4", "|/-", 1),
+            ("5!", "!", 2),
+            ("!!5", "!!", 1),
+            ("~-1", "~-", 1),
+        ] {
+            let tokens = space(text).tokenize(text, &dialect).expect("tokens");
+            let is_it = |token: &&TokenWithSpan| token.span.start.column == column;
+            let found = tokens.iter().find(is_it).expect("a token there");
+            assert_eq!(found.token, Token::CustomBinaryOperator(operator.to_owned()), "{text}");
         }
     }
 }

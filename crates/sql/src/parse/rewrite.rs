@@ -6,7 +6,8 @@
 //! |---|---|
 //! | `'a'` newline `'b'` | `'ab'` |
 //! | `x ISNULL` | `x IS NULL` |
-//! | `COLLATE "C"`, `"default"`, `"POSIX"`, ... | nothing: there is one collation |
+//! | `COLLATE "C"`, `"default"`, `"POSIX"`, ... | nothing: there is one order; of columns and indexes it stays ([`collate`]) |
+//! | `ALTER COLUMN a TYPE text COLLATE "C"` | a marked name of the column: see [`split_collated`] |
 //! | `FOR NO KEY UPDATE`, `FOR KEY SHARE` | `FOR UPDATE`, `FOR SHARE`, with a mark among the names ([`KEY_MARK`](super::KEY_MARK)) |
 //! | `FOR UPDATE OF a, b` | `FOR UPDATE OF a FOR UPDATE OF b` |
 //! | `FOR UPDATE ... LIMIT n` | `LIMIT n FOR UPDATE ...` |
@@ -55,15 +56,18 @@
 //! | `(... ROWS n PRECEDING EXCLUDE TIES)` | a marked name at the beginning of the window: see [`exclusion_of`] |
 //! | `RANGE '1 day'::interval PRECEDING` | the string in parentheses |
 //! | `FROM ROWS FROM (f(a), g(b))` | a call of a marked name ([`ROWS_FROM`]) |
+//! | `FROM current_date`, `FROM coalesce(a, b)`, `FROM f(1) AS (a int)` | see [`from_item`] |
 //! | `FROM json_to_record(a) AS (b int)` | `FROM json_to_record(a) AS json_to_record (b int)` |
 //! | `f(a, VARIADIC b)` | an argument with a marked name ([`VARIADIC`](super::VARIADIC)) |
 //! | `(record).*` | a field with a marked name ([`ALL_FIELDS`](super::ALL_FIELDS)) |
 //! | `t.*::text`, `t.* IS NULL` | `(t.*)::text`, `(t.*) IS NULL`: see [`row_operand`](super::row_operand) |
 
+mod collate;
 mod copy;
 mod expression;
 mod fetch;
 mod forms;
+mod from_item;
 mod identity;
 mod include;
 mod insert_source;
@@ -84,6 +88,7 @@ pub(super) mod words;
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
+pub(crate) use collate::split_collated;
 pub(crate) use copy::HEADER_MATCH;
 pub(crate) use expression::dropped_expression;
 pub(crate) use identity::sequence_name_of;
@@ -95,7 +100,7 @@ pub(crate) use window::exclusion_of;
 
 use super::like::Like;
 use super::{ALL_FIELDS, KEY_MARK, Notes, Overriding, is_line_break};
-use crate::error::{Result, SqlError, sqlstate};
+use crate::error::Result;
 use crate::identifier::fold_word;
 
 /// The upper-case word of an unquoted word token; empty for anything else.
@@ -166,7 +171,7 @@ fn compact(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 
 /// One pass over a statement's tokens.
 pub(super) fn rewrite(tokens: Vec<TokenWithSpan>, notes: &mut Notes) -> Result<Vec<TokenWithSpan>> {
-    let tokens = super::element::rewrite(insert_source::rewrite(compact(tokens)));
+    let tokens = super::element::rewrite(insert_source::rewrite(from_item::rewrite(compact(tokens))));
     let tokens = super::conflict_target::rewrite(tokens);
     let tokens = super::row_operand::rewrite(super::current_of::rewrite(tokens));
     if !forms::is_of_pass(&tokens) && !tokens.iter().any(needs_rewriting) {
@@ -419,27 +424,6 @@ impl<'a> Pass<'a> {
 
     fn after_period(&self) -> bool {
         matches!(self.out.last().map(|token| &token.token), Some(Token::Period))
-    }
-
-    fn collate(&mut self) -> Result<()> {
-        let known = ["default", "C", "POSIX", "ucs_basic", "C.UTF-8", "C.utf8", "unicode", "und-x-icu"];
-        let (name, length) = dotted(&self.tokens[self.at + 1..]);
-        let is_known = match name.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-            [] => {
-                self.copy();
-                return Ok(());
-            }
-            [name] | ["pg_catalog", name] => known.contains(name),
-            _ => false,
-        };
-        if !is_known {
-            return Err(SqlError::new(
-                sqlstate::UNDEFINED_OBJECT,
-                format!("collation \"{}\" for encoding \"UTF8\" does not exist", name.join(".")),
-            ));
-        }
-        self.at += 1 + length;
-        Ok(())
     }
 
     /// The word DISTINCT of GROUP BY, as the first item of the list.

@@ -186,6 +186,15 @@ fn spellings_the_parser_lacks() {
         ("COPY t FROM STDIN WITH (FREEZE ON)", "COPY t FROM STDIN (FREEZE TRUE)"),
         ("SELECT trim(both from a)", "SELECT TRIM(BOTH ' ' FROM a)"),
         ("SELECT a COLLATE pg_catalog.default", "SELECT a"),
+        (
+            "CREATE TABLE t (a text DEFAULT 'x' COLLATE pg_catalog.\"C\", CHECK (a COLLATE \"C\" > 'a'))",
+            "CREATE TABLE t (a TEXT DEFAULT 'x' COLLATE \"C\", CHECK (a > 'a'))",
+        ),
+        ("ALTER TABLE t ADD a text COLLATE UCS_BASIC", "ALTER TABLE t ADD a TEXT COLLATE \"ucs_basic\""),
+        (
+            "ALTER TABLE t ALTER a TYPE text USING b COLLATE \"C\"",
+            "ALTER TABLE t ALTER COLUMN a TYPE TEXT USING b",
+        ),
         ("INSERT INTO t (((SELECT 1)))", "INSERT INTO t SELECT 1"),
         (
             "INSERT INTO s.t AS u (VALUES (1), (2)) RETURNING 1",
@@ -765,4 +774,25 @@ fn routines_are_dropped_by_name_or_arguments() {
         drop.routines.iter().map(|(_, arguments)| arguments.as_ref().map(Vec::len)).collect();
     assert_eq!(counts, [None, Some(2), Some(0)]);
     assert!(drop.if_exists && drop.cascade);
+}
+
+#[test]
+fn values_in_from_stand_side_by_side() {
+    for (text, read) in [
+        ("SELECT * FROM current_date d", "SELECT * FROM \"\u{1}rows from\"(current_date) d"),
+        ("SELECT * FROM t, coalesce(a, b) c", "SELECT * FROM t, \"\u{1}rows from\"(coalesce(a, b)) c"),
+        (
+            "SELECT 1 FROM t JOIN (SELECT user, coalesce(a, b) FROM trim(a)) s ON a IS DISTINCT FROM user",
+            "SELECT 1 FROM t JOIN (SELECT user, coalesce(a, b) FROM \"\u{1}rows from\"(trim(a))) s \
+             ON a IS DISTINCT FROM user",
+        ),
+        ("SELECT * FROM f(1) AS (a int)", "SELECT * FROM f(1) AS f(a int)"),
+        ("SELECT * FROM (VALUES (1), (coalesce(1, 2))) v", "SELECT * FROM (VALUES (1), (coalesce(1, 2))) v"),
+        (
+            "SELECT extract(year FROM current_date), t.user FROM t ORDER BY a, coalesce(b, c)",
+            "SELECT extract(year FROM current_date), t.user FROM t ORDER BY a, coalesce(b, c)",
+        ),
+    ] {
+        assert_eq!(sql(text), sql(read), "{text}");
+    }
 }

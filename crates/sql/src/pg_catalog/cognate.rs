@@ -122,4 +122,5 @@ system_table! {
     chosen: Text = choice.chosen,
     estimates: Text = choice.estimates,
     since: Timestamptz = Datum::Timestamptz(choice.since_us),
+    form: Text = choice.form,
 }

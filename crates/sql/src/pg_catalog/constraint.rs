@@ -6,10 +6,11 @@ use std::sync::Arc;
 use super::definition::{Constraint, constraints};
 use super::deparse::{self, Style};
 use super::relation::defaults;
-use super::types::{equality_operator, row_type};
+use super::types::{equality_operator, extensions, row_type};
 use super::value::{NULL, array, attribute_number};
 use super::{Source, SystemTable, domain};
 use crate::catalog::{Catalog, Domain, Oid, Relation, Routine, Table, View};
+use crate::ddl::extension::available;
 use crate::ddl::sequence::sequences_in;
 use crate::types::{Datum, TypeId};
 
@@ -26,6 +27,8 @@ const PROC: Oid = 1255;
 const AUTHID: Oid = 1260;
 /// `pg_database`.
 const DATABASE: Oid = 1262;
+/// `pg_extension`.
+const EXTENSION: Oid = 3079;
 /// Oid of `pg_constraint`.
 const CONSTRAINT: Oid = 2606;
 /// Oid of `pg_attrdef`.
@@ -355,6 +358,9 @@ pub(super) fn comments(catalog: &Catalog) -> Vec<Comment> {
     };
     for schema in catalog.schemas() {
         add((schema.oid, NAMESPACE, 0), &schema.comment);
+    }
+    for (oid, name, _) in extensions(catalog) {
+        add((oid, EXTENSION, 0), &available(&name).map(|known| known.comment.to_owned()));
     }
     for table in catalog.tables() {
         add((table.oid, CLASS, 0), &table.comment);

@@ -2,20 +2,23 @@
 //! print.
 
 use super::deparse::{self, Style};
-use super::names::{qualified, quote_identifier};
+use super::index::collation_beneath;
+use super::names::qualified;
 use super::{Source, domain};
 use crate::bind::told;
 use crate::catalog::{
-    Check, Deferrable, Domain, DomainCheck, ForeignKey, Index, IndexColumn, IndexKey, Oid, ReferentialAction,
-    Table, View,
+    Check, Column, Deferrable, Domain, DomainCheck, ForeignKey, Index, IndexColumn, IndexKey, Oid,
+    ReferentialAction, Table, View,
 };
+use crate::identifier::quote_identifier;
 use crate::parse::spelled;
+use crate::types::object::requoted;
 
 /// A list of columns by their places, without parentheses.
-pub(super) fn column_list(table: &Table, places: impl IntoIterator<Item = usize>) -> String {
-    let names = places.into_iter().map(|place| {
-        table.columns.get(place).map_or_else(|| "???".to_owned(), |column| quote_identifier(&column.name))
-    });
+fn column_list(source: &Source<'_>, table: &Table, places: impl IntoIterator<Item = usize>) -> String {
+    let quoted = |column: &Column| source.eval.format.quoted(&column.name);
+    let names =
+        places.into_iter().map(|place| table.columns.get(place).map_or_else(|| "???".to_owned(), quoted));
     names.collect::<Vec<_>>().join(", ")
 }
 
@@ -23,17 +26,23 @@ pub(super) fn column_list(table: &Table, places: impl IntoIterator<Item = usize>
 pub(super) fn index(source: &Source<'_>, table: &Table, index: &Index, style: Style) -> String {
     let unique = if index.is_unique() { "UNIQUE " } else { "" };
     let bare = if style == Style::Pretty { source.display(table.oid) } else { None };
-    let table_name = bare.unwrap_or_else(|| qualified(&table.schema_name, &table.name));
+    let format = source.eval.format;
+    let table_name = requoted(bare.unwrap_or_else(|| qualified(&table.schema_name, &table.name)), format);
     let columns = index.columns.iter().map(|column| {
-        let class = column.class.map_or_else(String::new, |class| format!(" {}", class.name()));
-        format!("{}{class}{}", index_key(source, table, index, column.key, style), order(*column))
+        let key = index_key(source, table, index, column.key, style);
+        let own = column.collation.filter(|one| one.oid() != collation_beneath(table, index, column.key));
+        let collation = own.map_or_else(String::new, |one| format!(" COLLATE {}", format.quoted(one.name())));
+        let class =
+            column.class.map_or_else(String::new, |class| format!(" {}", format.quoted(class.name())));
+        format!("{key}{collation}{class}{}", order(*column))
     });
+    let method = format.quoted(if index.hash { "hash" } else { "btree" });
     let mut text = format!(
-        "CREATE {unique}INDEX {} ON {table_name} USING btree ({})",
-        quote_identifier(&index.name),
+        "CREATE {unique}INDEX {} ON {table_name} USING {method} ({})",
+        format.quoted(&index.name),
         columns.collect::<Vec<_>>().join(", ")
     );
-    text.push_str(&included(table, index));
+    text.push_str(&included(source, table, index));
     if index.nulls_not_distinct {
         text.push_str(" NULLS NOT DISTINCT");
     }
@@ -48,10 +57,10 @@ pub(super) fn index(source: &Source<'_>, table: &Table, index: &Index, style: St
 }
 
 /// INCLUDE, if there is any.
-fn included(table: &Table, index: &Index) -> String {
+fn included(source: &Source<'_>, table: &Table, index: &Index) -> String {
     match index.included.as_slice() {
         [] => String::new(),
-        places => format!(" INCLUDE ({})", column_list(table, places.iter().copied())),
+        places => format!(" INCLUDE ({})", column_list(source, table, places.iter().copied())),
     }
 }
 
@@ -73,7 +82,7 @@ pub(super) fn index_key(
     style: Style,
 ) -> String {
     match key {
-        IndexKey::Column(place) => column_list(table, [place]),
+        IndexKey::Column(place) => column_list(source, table, [place]),
         IndexKey::Expression(place) => match index.expression(place) {
             Some(expression) => deparse::index_expression(table, expression, style, &deparse::format(source)),
             None => "???".to_owned(),
@@ -92,7 +101,7 @@ fn order(column: IndexColumn) -> &'static str {
 
 /// The query of a view, for the session that asks.
 pub(super) fn view(view: &View, source: &Source<'_>) -> String {
-    let query = told(view, source.catalog, &source.search_path());
+    let query = told(view, source.catalog, &source.search_path(), source.eval.format.quote_all);
     format!(" {};", spelled(&query).trim().trim_end_matches(';').trim_end())
 }
 
@@ -178,7 +187,8 @@ impl Constraint<'_> {
                     Some(Deferrable::Immediate) => " DEFERRABLE",
                     Some(Deferrable::Deferred) => " DEFERRABLE INITIALLY DEFERRED",
                 };
-                format!("{word} ({}){}{deferral}", column_list(table, self.columns()), included(table, index))
+                let columns = column_list(source, table, self.columns());
+                format!("{word} ({columns}){}{deferral}", included(source, table, index))
             }
             Constraint::Check(check) => {
                 let expression = deparse::check(source, table, &check.expression, style);
@@ -204,10 +214,12 @@ fn not_valid(not_valid: bool) -> &'static str {
 }
 
 fn foreign_key(source: &Source<'_>, table: &Table, key: &ForeignKey) -> String {
-    let mut text = format!("FOREIGN KEY ({}) REFERENCES ", column_list(table, key.columns.iter().copied()));
+    let columns = |table: &Table, places: &[usize]| column_list(source, table, places.iter().copied());
+    let mut text = format!("FOREIGN KEY ({}) REFERENCES ", columns(table, &key.columns));
     if let Some(referenced) = source.catalog.table_by_oid(key.referenced_table) {
-        text.push_str(&source.display(key.referenced_table).unwrap_or_default());
-        text.push_str(&format!("({})", column_list(referenced, key.referenced_columns.iter().copied())));
+        let name = source.display(key.referenced_table).unwrap_or_default();
+        text.push_str(&requoted(name, source.eval.format));
+        text.push_str(&format!("({})", columns(referenced, &key.referenced_columns)));
     }
     if key.match_full {
         text.push_str(" MATCH FULL");
@@ -218,7 +230,7 @@ fn foreign_key(source: &Source<'_>, table: &Table, key: &ForeignKey) -> String {
         }
     }
     if !key.on_delete_columns.is_empty() {
-        text.push_str(&format!(" ({})", column_list(table, key.on_delete_columns.iter().copied())));
+        text.push_str(&format!(" ({})", columns(table, &key.on_delete_columns)));
     }
     if key.deferrable {
         text.push_str(" DEFERRABLE");

@@ -1,11 +1,13 @@
 //! Indexes and what they are made of: `pg_index`, `pg_am`, `pg_opclass`, `pg_opfamily`.
 
 use super::deparse::{self, Style};
-use super::relation::{BTREE, indexes};
+use super::relation::{BTREE, HASH, indexes};
 use super::type_facts::facts;
 use super::value::{NULL, attribute_number, vector};
 use super::{Source, SystemTable};
-use crate::catalog::{Index, IndexColumn, OWNER_OID, Oid, PG_CATALOG_OID, Relation, ReplicaIdentity, Table};
+use crate::catalog::{
+    Collation, Index, IndexColumn, IndexKey, OWNER_OID, Oid, PG_CATALOG_OID, Relation, ReplicaIdentity, Table,
+};
 use crate::types::{Datum, Type, TypeId};
 
 pub(super) const TABLES: &[&SystemTable] = &[&PG_INDEX, &PG_AM, &PG_OPCLASS, &PG_OPFAMILY];
@@ -14,6 +16,12 @@ pub(super) const TABLES: &[&SystemTable] = &[&PG_INDEX, &PG_AM, &PG_OPCLASS, &PG
 fn of_types(table: &Table, index: &Index, value: fn(&IndexColumn, Type) -> Oid) -> Datum {
     let types = index.columns.iter().map(|column| value(column, table.key_type(index, column.key)));
     vector(TypeId::Oid, types)
+}
+
+/// The collation of a part of the key where none is said: the column's, or that of its type.
+pub(super) fn collation_beneath(table: &Table, index: &Index, key: IndexKey) -> Oid {
+    let column = key.column().and_then(|place| table.columns.get(place)?.collation);
+    column.map_or_else(|| facts(table.key_type(index, key).id).collation, Collation::oid)
 }
 
 /// The texts of its expressions, one behind the other.
@@ -57,7 +65,13 @@ system_table! {
     indislive: Bool = true,
     indisreplident: Bool = table.hints.replica_identity == ReplicaIdentity::Index(index.oid),
     indkey: Int2vector = vector(TypeId::Int2, index.shown().map(|key| key.column().map_or(0, attribute_number))),
-    indcollation: Oidvector = of_types(table, index, |_, ty| facts(ty.id).collation),
+    indcollation: Oidvector = vector(
+        TypeId::Oid,
+        index.columns.iter().map(|part| {
+            let said = part.collation.map(Collation::oid);
+            said.unwrap_or_else(|| collation_beneath(table, index, part.key))
+        }),
+    ),
     indclass: Oidvector = of_types(table, index, |column, ty| match column.class {
         Some(class) => class_named(class.name()),
         None => operator_class(ty.id),
@@ -72,7 +86,8 @@ system_table! {
 
 system_table! {
     static PG_AM = 2601 table "pg_catalog"."pg_am",
-    |_source| [(2, "heap", 3, 't'), (BTREE, "btree", 330, 'i')] => |(oid, name, handler, kind)|,
+    |_source| [(2, "heap", 3, 't'), (BTREE, "btree", 330, 'i'), (HASH, "hash", 331, 'i')]
+        => |(oid, name, handler, kind)|,
     oid: Oid = oid,
     amname: Name = name,
     amhandler: Regproc = handler,

@@ -65,12 +65,12 @@ pub(crate) use function::sequence_parameters;
 pub use function::{EXPANDED_ARRAY, functions, log_files, set_rows};
 pub(crate) use index::{has_operator_class, is_operator_class};
 pub(crate) use keywords::{is_no_relation, is_reserved};
-pub use names::{CatalogNames, quote_identifier};
+pub use names::CatalogNames;
 pub use source::{
-    CursorRow, FamilyRow, LockRow, NoServer, PreparedRow, ServerView, SessionRow, Source, StatementRow,
-    TransactionRow,
+    CountsReset, CursorRow, DatabaseCounts, FamilyRow, LockRow, NoServer, PreparedRow, ServerView,
+    SessionRow, Source, StatementRow, TransactionRow,
 };
-pub(crate) use type_facts::storage_of;
+pub(crate) use type_facts::{is_collatable, storage_of};
 pub(crate) use viewer::is_for_superusers;
 
 /// All relations of the two schemas.

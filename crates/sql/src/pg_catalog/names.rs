@@ -3,23 +3,12 @@
 use std::sync::Arc;
 
 use super::types::row_relation;
-use super::{SystemTable, function, keywords, procedure, role, routine, table, table_by_oid};
+use super::{SystemTable, function, operation, procedure, role, routine, table, table_by_oid};
 use crate::catalog::{
     Catalog, INFORMATION_SCHEMA_OID, Oid, PG_CATALOG_OID, Relation, Routine, UserType, resolve_schema,
 };
-use crate::identifier::fold_text;
+use crate::identifier::{fold_text, quote_identifier};
 use crate::types::{ObjectNames, Type};
-
-/// A name as SQL text: quoted if it must be.
-pub fn quote_identifier(name: &str) -> String {
-    let plain = name.bytes().enumerate().all(|(i, byte)| {
-        byte == b'_' || byte.is_ascii_lowercase() || (i > 0 && (byte.is_ascii_digit() || byte == b'$'))
-    });
-    if plain && !name.is_empty() && !keywords::is_reserved(name) {
-        return name.to_owned();
-    }
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
 
 /// Schema and name, both quoted where needed.
 pub(super) fn qualified(schema: &str, name: &str) -> String {
@@ -170,6 +159,28 @@ impl CatalogNames {
     pub fn new(catalog: Arc<Catalog>, search_path: Vec<String>, user: String) -> CatalogNames {
         CatalogNames { catalog, search_path, user }
     }
+
+    /// The functions and procedures of a possibly qualified name, but for those that one with the
+    /// same arguments hides, which is found earlier.
+    fn functions(&self, name: &str) -> Vec<Oid> {
+        let parts = split(name).unwrap_or_default();
+        let (schema, name) = match parts.as_slice() {
+            [name] => (None, name),
+            [schema, name] => (Some(schema.as_str()), name),
+            _ => return Vec::new(),
+        };
+        let is_built_in = schema.is_none_or(|schema| schema == "pg_catalog");
+        let built_in = procedure::named(name).filter(|_| is_built_in);
+        let mut found: Vec<(Oid, Vec<Oid>)> =
+            built_in.map(|procedure| (procedure.oid, procedure.arguments.clone())).collect();
+        for (_, routine) in self.catalog.routines_named(&self.search_path, schema, name) {
+            let arguments: Vec<Oid> = inputs(routine).collect();
+            if found.iter().all(|(_, known)| *known != arguments) {
+                found.push((routine.oid, arguments));
+            }
+        }
+        found.into_iter().map(|(oid, _)| oid).collect()
+    }
 }
 
 /// Oids of the types of a routine's inputs.
@@ -201,15 +212,14 @@ impl ObjectNames for CatalogNames {
     }
 
     fn function_oid(&self, name: &str) -> Option<u32> {
-        let parts = split(name)?;
-        let (schema, name) = match parts.as_slice() {
-            [name] => (None, name),
-            [schema, name] => (Some(schema.as_str()), name),
-            _ => return None,
-        };
-        let built_in = procedure::by_name(name).filter(|_| schema.is_none_or(|name| name == "pg_catalog"));
-        let of_user = || routine::by_name(&self.catalog, &self.search_path, schema, name);
-        built_in.map(|procedure| procedure.oid).or_else(of_user)
+        match self.functions(name).as_slice() {
+            [oid] => Some(*oid),
+            _ => None,
+        }
+    }
+
+    fn has_several_functions(&self, name: &str) -> bool {
+        self.functions(name).len() > 1
     }
 
     fn function_name(&self, oid: u32) -> Option<String> {
@@ -244,6 +254,10 @@ impl ObjectNames for CatalogNames {
         let shown = |oid: Oid| self.type_name(oid).unwrap_or_else(|| function::type_name(oid));
         let shown: Vec<String> = arguments.into_iter().map(shown).collect();
         Some(format!("{name}({})", shown.join(",")))
+    }
+
+    fn operator_name(&self, oid: u32, with_operands: bool) -> Option<String> {
+        operation::operator_name(oid, with_operands)
     }
 
     fn schema_oid(&self, name: &str) -> Option<u32> {
@@ -330,7 +344,8 @@ mod tests {
     fn names_are_quoted_where_they_must_be() {
         for (name, expected) in [
             ("a", "a"),
-            ("a1$", "a1$"),
+            ("a1", "a1"),
+            ("a1$", "\"a1$\""),
             ("1a", "\"1a\""),
             ("A", "\"A\""),
             ("user", "\"user\""),

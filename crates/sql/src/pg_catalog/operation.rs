@@ -74,6 +74,19 @@ static OPERATORS: LazyLock<Vec<Operator>> = LazyLock::new(|| {
     all.iter().map(|&(oid, signature)| Operator::new(oid, signature, &all)).collect()
 });
 
+/// The name of an operator: with the types of its operands, or with its schema unless it is the
+/// only one of the name.
+pub(super) fn operator_name(oid: Oid, with_operands: bool) -> Option<String> {
+    let signature = OPERATORS.iter().find(|operator| operator.oid == oid)?.signature;
+    let name = signature.name;
+    if with_operands {
+        let left = signature.left.map_or("NONE", TypeId::sql_name);
+        return Some(format!("{name}({left},{})", signature.right.sql_name()));
+    }
+    let alike = OPERATORS.iter().filter(|operator| operator.signature.name == name).count();
+    Some(if alike == 1 { name.to_owned() } else { format!("pg_catalog.{name}") })
+}
+
 system_table! {
     static PG_OPERATOR = 2617 table "pg_catalog"."pg_operator",
     |_source| OPERATORS.iter() => |operator|,

@@ -218,13 +218,9 @@ pub(super) fn by_oid(oid: Oid) -> Option<&'static Procedure> {
     BY_OID.get(&oid).copied()
 }
 
-/// The only function of this name; none if there are several or none.
-pub(super) fn by_name(name: &str) -> Option<&'static Procedure> {
-    let mut named = PROCEDURES.iter().filter(|procedure| procedure.name == name);
-    match (named.next(), named.next()) {
-        (Some(procedure), None) => Some(procedure),
-        _ => None,
-    }
+/// The functions of this name.
+pub(super) fn named(name: &str) -> impl Iterator<Item = &'static Procedure> {
+    PROCEDURES.iter().filter(move |procedure| procedure.name == name)
 }
 
 /// The aggregates.

@@ -11,8 +11,8 @@ use super::value::{NULL, array, attribute_number};
 use super::viewer::Viewer;
 use super::{Source, SystemTable, acl, all, definition, deparse};
 use crate::catalog::{
-    Catalog, Column, INFORMATION_SCHEMA_OID, Identity, Index, IndexKey, OWNER_OID, Oid, PG_CATALOG_OID,
-    Privileges, Relation, Securable, Sequence, Table, View, hint_of, is_temporary,
+    Catalog, Collation, Column, INFORMATION_SCHEMA_OID, Identity, Index, IndexKey, OWNER_OID, Oid,
+    PG_CATALOG_OID, Privileges, Relation, Securable, Sequence, Table, View, hint_of, is_temporary,
 };
 use crate::types::{Datum, Type, TypeId};
 
@@ -30,8 +30,10 @@ pub(super) const TABLES: &[&SystemTable] = &[
 
 /// `pg_am.oid` of heap, which tables say they have.
 const HEAP: Oid = 2;
-/// `pg_am.oid` of btree, which all indexes have.
+/// `pg_am.oid` of btree, as which all indexes are stored.
 pub(super) const BTREE: Oid = 403;
+/// `pg_am.oid` of hash, which some are told to have.
+pub(super) const HASH: Oid = 405;
 
 /// A row of `pg_class`.
 struct Entry {
@@ -105,7 +107,7 @@ impl Entry {
 
     fn of_index(table: &Table, index: &Index) -> Entry {
         Entry {
-            method: BTREE,
+            method: if index.hash { HASH } else { BTREE },
             tree: index.tree,
             temporary: table.temporary,
             options: index.options.clone(),
@@ -232,6 +234,7 @@ struct Attribute {
     name: String,
     /// Of a dropped column the type it had, which its layout still follows.
     ty: Type,
+    collation: Option<Collation>,
     dropped: bool,
     number: i16,
     not_null: bool,
@@ -251,6 +254,7 @@ impl Attribute {
             relation,
             name: name.to_owned(),
             ty,
+            collation: None,
             dropped: false,
             number: attribute_number(place),
             not_null: false,
@@ -270,6 +274,7 @@ impl Attribute {
             return Attribute { dropped: true, ..Attribute::new(relation, &name, column.ty, place) };
         }
         Attribute {
+            collation: column.collation,
             not_null: column.not_null,
             default: default_of(column).is_some(),
             missing: column.missing.clone(),
@@ -309,12 +314,16 @@ impl Attribute {
 
     fn of_index(table: &Table, index: &Index) -> impl Iterator<Item = Attribute> {
         index.shown().enumerate().filter_map(|(place, key)| {
-            let (name, ty) = match key {
-                IndexKey::Column(column) => table.columns.get(column).map(|column| (&column.name, column.ty)),
-                IndexKey::Expression(of) => index.expression(of).map(|one| (&one.name, one.ty)),
+            let (name, ty, collation) = match key {
+                IndexKey::Column(of) => {
+                    table.columns.get(of).map(|column| (&column.name, column.ty, column.collation))
+                }
+                IndexKey::Expression(of) => index.expression(of).map(|one| (&one.name, one.ty, None)),
             }?;
+            let said = index.columns.get(place).and_then(|part| part.collation);
             let statistics = table.hints.statistics_of_index(index.oid, place);
-            Some(Attribute { statistics, ..Attribute::new(index.oid, name, ty, place) })
+            let attribute = Attribute::new(index.oid, name, ty, place);
+            Some(Attribute { collation: said.or(collation), statistics, ..attribute })
         })
     }
 
@@ -391,7 +400,7 @@ system_table! {
     attisdropped: Bool = attribute.dropped,
     attislocal: Bool = true,
     attinhcount: Int4 = 0,
-    attcollation: Oid = attribute.facts().collation,
+    attcollation: Oid = attribute.collation.map_or(attribute.facts().collation, Collation::oid),
     attacl: TextArray = acl::of_column(source, attribute.relation, attribute.number),
     attoptions: TextArray = NULL,
     attfdwoptions: TextArray = NULL,

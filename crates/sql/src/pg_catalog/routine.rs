@@ -3,13 +3,14 @@
 //! of columns and domains too.
 
 use super::information_schema::yes;
-use super::names::{qualified, quote_identifier};
+use super::names::qualified;
 use super::value::{NULL, attribute_number};
 use super::viewer::Viewer;
 use super::{Source, SystemTable};
 use crate::catalog::{
     Argument, ArgumentMode, Behavior, Catalog, Oid, Parallel, Privileges, Routine, RoutineKind, Securable,
 };
+use crate::identifier::quote_identifier;
 use crate::types::Type;
 use crate::types::float::write_f32;
 
@@ -128,15 +129,6 @@ pub(super) fn display(catalog: &Catalog, path: &[String], routine: &Routine) -> 
         return quote_identifier(&routine.name);
     }
     qualified(&routine.schema_name, &routine.name)
-}
-
-/// The only routine of this name; none if there are several or none.
-pub(super) fn by_name(catalog: &Catalog, path: &[String], schema: Option<&str>, name: &str) -> Option<Oid> {
-    let mut named = catalog.routines_named(path, schema, name);
-    match (named.next(), named.next()) {
-        (Some((_, routine)), None) => Some(routine.oid),
-        _ => None,
-    }
 }
 
 /// Name of the type in `information_schema`.

@@ -6,6 +6,7 @@ use cognate_engine::{GovernorInfo, Statistics};
 
 use super::names::AnyRelation;
 use crate::catalog::{Catalog, Database, Oid, Rights, Schema, Sequence, TEMPORARY_ALIAS, resolve_schema};
+use crate::expr::Counts;
 use crate::function::EvalContext;
 use crate::session::failures::Failure;
 use crate::statistics::TableStatistics;
@@ -98,6 +99,24 @@ pub trait ServerView: Send + Sync {
         let _ = tree;
         0
     }
+    /// What was read and written of a table, or by an index, since it is counted.
+    fn usage_of(&self, relation: Oid) -> Counts {
+        let _ = relation;
+        Counts::default()
+    }
+    /// The same of all tables and indexes that a database has or had.
+    fn usage_in(&self, database: Oid) -> DatabaseCounts {
+        let _ = database;
+        DatabaseCounts::default()
+    }
+    /// Begins to count anew: a table or an index, or all that is counted of the session's database.
+    fn reset_usage(&self, relation: Option<Oid>) {
+        let _ = relation;
+    }
+    /// Whether the session may do what is left to superusers.
+    fn may_administer(&self) -> bool {
+        true
+    }
     /// What was gathered of the table whose rows are in this tree.
     fn table_statistics(&self, tree: u32) -> Option<Arc<TableStatistics>> {
         let _ = tree;
@@ -146,6 +165,28 @@ pub trait ServerView: Send + Sync {
 pub struct NoServer;
 
 impl ServerView for NoServer {}
+
+/// What was read and written in a database.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DatabaseCounts {
+    /// Of all tables and indexes that it has or had.
+    pub counts: Counts,
+    /// When that was begun anew.
+    pub reset: CountsReset,
+}
+
+/// When it was begun to count anew, and what the engine had counted by then, which goes on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CountsReset {
+    /// Microseconds since 2000-01-01 UTC; never, if there is none.
+    pub at: Option<i64>,
+    /// Transactions that had committed.
+    pub commits: u64,
+    /// Those that were rolled back.
+    pub rollbacks: u64,
+    /// Deadlocks.
+    pub deadlocks: u64,
+}
 
 /// A connected session. Times are microseconds since 2000-01-01 UTC.
 #[derive(Clone, Debug, Default)]

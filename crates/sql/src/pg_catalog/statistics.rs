@@ -3,12 +3,12 @@
 //! has gathered of columns.
 //!
 //! The engine counts commits, rollbacks, deadlocks, checkpoints and what it writes to its log,
-//! since it was opened, and knows roughly how many rows a tree has. Nobody counts scans, rows that
-//! were read and written, or blocks: such a column is NULL, for an index that shows 0 scans would
-//! be taken for one that nobody needs. Of whole databases and the server (`pg_stat_database`,
-//! `pg_stat_bgwriter`, `pg_stat_wal`) it is 0, because monitors pass over a row of which one figure
-//! is missing that PostgreSQL always has. Of a column's values their number is known and
-//! how many are NULL, not which are common: the rest of `pg_stats` is NULL.
+//! since it was opened, and knows roughly how many rows a tree has. Sessions count scans, and rows
+//! that they read and write (`session::usage`), each at its node. Nobody counts blocks, or versions
+//! that are not needed any more: such a column is NULL. Of whole databases and the server
+//! (`pg_stat_database`, `pg_stat_bgwriter`, `pg_stat_wal`) it is 0, because monitors pass over a
+//! row of which one figure is missing that PostgreSQL always has. Of a column's values their number
+//! is known and how many are NULL, not which are common: the rest of `pg_stats` is NULL.
 //!
 //! All tables are users' tables here, since the catalog's are not stored.
 
@@ -18,8 +18,9 @@ use cognate_engine::Statistics;
 
 use super::value::NULL;
 use super::viewer::Viewer;
-use super::{ServerView, Source, SystemTable};
-use crate::catalog::{DATABASE_OID, Database, Index, Table};
+use super::{DatabaseCounts, ServerView, Source, SystemTable};
+use crate::catalog::{DATABASE_OID, Database, Index, Oid, Table};
+use crate::expr::Counts;
 use crate::statistics::ColumnStatistics;
 use crate::types::{Datum, Numeric as Number};
 
@@ -46,12 +47,26 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_STATS,
 ];
 
-fn count(value: u64) -> i64 {
+pub(super) fn count(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 fn indexes<'a>(source: &Source<'a>) -> impl Iterator<Item = (&'a Arc<Table>, &'a Index)> {
     source.catalog.tables().flat_map(|table| table.indexes.iter().map(move |index| (table, index)))
+}
+
+/// The tables, each with what was counted of it, and by its indexes together; none if there are no
+/// indexes.
+fn tables<'a>(source: &Source<'a>) -> impl Iterator<Item = (&'a Arc<Table>, Counts, Option<Counts>)> {
+    let server = source.server;
+    source.catalog.tables().map(move |table| {
+        let by_indexes = table.indexes.iter().map(|index| server.usage_of(index.oid));
+        let by_indexes = by_indexes.reduce(|mut sum, counts| {
+            sum.add(&counts);
+            sum
+        });
+        (table, server.usage_of(table.oid), by_indexes)
+    })
 }
 
 /// When the statistics of a table were gathered that there are, by ANALYZE or in the background.
@@ -84,8 +99,13 @@ fn counted(source: &Source<'_>) -> [Statistics; 1] {
 }
 
 /// Since when it counts.
-fn since(source: &Source<'_>) -> Datum {
+fn started(source: &Source<'_>) -> Datum {
     Datum::Timestamptz(source.server.started())
+}
+
+/// Since when it is counted in a database.
+pub(super) fn since(source: &Source<'_>, counted: &DatabaseCounts) -> Datum {
+    counted.reset.at.map_or_else(|| started(source), Datum::Timestamptz)
 }
 
 /// The view of the users' part of another one, which is all of it.
@@ -116,26 +136,26 @@ const fn of_system(oid: u32, name: &'static str, all: &SystemTable) -> SystemTab
 
 system_table! {
     static PG_STAT_ALL_TABLES = 12142 view "pg_catalog"."pg_stat_all_tables",
-    |source| source.catalog.tables().map(|table| (table, source.server)) => |(table, server)|,
+    |source| tables(source) => |(table, counts, by_indexes)|,
     relid: Oid = table.oid,
     schemaname: Name = table.schema_name.clone(),
     relname: Name = table.name.clone(),
-    seq_scan: Int8 = NULL,
-    seq_tup_read: Int8 = NULL,
-    idx_scan: Int8 = NULL,
-    idx_tup_fetch: Int8 = NULL,
-    n_tup_ins: Int8 = NULL,
-    n_tup_upd: Int8 = NULL,
-    n_tup_del: Int8 = NULL,
+    seq_scan: Int8 = count(counts.scans),
+    seq_tup_read: Int8 = count(counts.read),
+    idx_scan: Int8 = by_indexes.map(|counts| count(counts.scans)),
+    idx_tup_fetch: Int8 = by_indexes.map(|counts| count(counts.fetched)),
+    n_tup_ins: Int8 = count(counts.inserted),
+    n_tup_upd: Int8 = count(counts.updated),
+    n_tup_del: Int8 = count(counts.deleted),
     n_tup_hot_upd: Int8 = NULL,
-    n_live_tup: Int8 = count(server.approximate_rows(table.tree)),
+    n_live_tup: Int8 = count(source.server.approximate_rows(table.tree)),
     n_dead_tup: Int8 = NULL,
     n_mod_since_analyze: Int8 = NULL,
     n_ins_since_vacuum: Int8 = NULL,
     last_vacuum: Timestamptz = NULL,
     last_autovacuum: Timestamptz = NULL,
-    last_analyze: Timestamptz = gathered_at(server, table, false),
-    last_autoanalyze: Timestamptz = gathered_at(server, table, true),
+    last_analyze: Timestamptz = gathered_at(source.server, table, false),
+    last_autoanalyze: Timestamptz = gathered_at(source.server, table, true),
     vacuum_count: Int8 = 0,
     autovacuum_count: Int8 = 0,
     analyze_count: Int8 = 0,
@@ -166,15 +186,16 @@ system_table! {
 
 system_table! {
     static PG_STAT_ALL_INDEXES = 12183 view "pg_catalog"."pg_stat_all_indexes",
-    |source| indexes(source) => |(table, index)|,
+    |source| indexes(source).map(|(table, index)| (table, index, source.server.usage_of(index.oid))) =>
+        |(table, index, counts)|,
     relid: Oid = table.oid,
     indexrelid: Oid = index.oid,
     schemaname: Name = table.schema_name.clone(),
     relname: Name = table.name.clone(),
     indexrelname: Name = index.name.clone(),
-    idx_scan: Int8 = NULL,
-    idx_tup_read: Int8 = NULL,
-    idx_tup_fetch: Int8 = NULL,
+    idx_scan: Int8 = count(counts.scans),
+    idx_tup_read: Int8 = count(counts.read),
+    idx_tup_fetch: Int8 = count(counts.fetched),
 }
 
 static PG_STAT_USER_INDEXES: SystemTable = of_users(12192, "pg_stat_user_indexes", &PG_STAT_ALL_INDEXES);
@@ -228,40 +249,74 @@ system_table! {
 static PG_STATIO_USER_SEQUENCES: SystemTable =
     of_users(12218, "pg_statio_user_sequences", &PG_STATIO_ALL_SEQUENCES);
 
-/// The databases with their figures, the number of sessions, and since when they count. The engine
-/// counts for all of them together: that is shown as the initial one's.
-fn databases(source: &Source<'_>) -> Vec<(Database, Statistics, i32, Datum)> {
+/// The figures of a database.
+struct OfDatabase {
+    oid: Oid,
+    name: Option<String>,
+    sessions: i32,
+    commits: u64,
+    rollbacks: u64,
+    deadlocks: u64,
+    counts: Counts,
+    since: Datum,
+}
+
+/// The databases with their figures. The engine counts for all of them together: that is shown as
+/// the initial one's. Before them comes what belongs to none of them, as in PostgreSQL: of tables
+/// that all share, of which none is stored.
+fn databases(source: &Source<'_>) -> Vec<OfDatabase> {
     let sessions = source.server.sessions();
     let row = |known: Database| {
         let own = sessions.iter().filter(|session| session.database == known.oid).count();
-        let counted = match known.oid {
+        let of_engine = match known.oid {
             DATABASE_OID => source.server.statistics(),
             _ => Statistics::default(),
         };
-        (known, counted, i32::try_from(own).unwrap_or(i32::MAX), since(source))
+        let counted = source.server.usage_in(known.oid);
+        let commits = of_engine.commits + of_engine.empty_commits;
+        OfDatabase {
+            oid: known.oid,
+            name: Some(known.name),
+            sessions: i32::try_from(own).unwrap_or(i32::MAX),
+            commits: commits.saturating_sub(counted.reset.commits),
+            rollbacks: of_engine.rollbacks.saturating_sub(counted.reset.rollbacks),
+            deadlocks: of_engine.deadlocks.saturating_sub(counted.reset.deadlocks),
+            counts: counted.counts,
+            since: since(source, &counted),
+        }
     };
-    source.databases().into_iter().map(row).collect()
+    let of_none = OfDatabase {
+        oid: 0,
+        name: None,
+        sessions: 0,
+        commits: 0,
+        rollbacks: 0,
+        deadlocks: 0,
+        counts: Counts::default(),
+        since: NULL,
+    };
+    std::iter::once(of_none).chain(source.databases().into_iter().map(row)).collect()
 }
 
 system_table! {
     static PG_STAT_DATABASE = 12266 view "pg_catalog"."pg_stat_database",
-    |source| databases(source) => |(known, counted, sessions, since)|,
+    |source| databases(source) => |known|,
     datid: Oid = known.oid,
-    datname: Name = known.name.clone(),
-    numbackends: Int4 = sessions,
-    xact_commit: Int8 = count(counted.commits + counted.empty_commits),
-    xact_rollback: Int8 = count(counted.rollbacks),
+    datname: Name = known.name,
+    numbackends: Int4 = known.sessions,
+    xact_commit: Int8 = count(known.commits),
+    xact_rollback: Int8 = count(known.rollbacks),
     blks_read: Int8 = 0,
     blks_hit: Int8 = 0,
-    tup_returned: Int8 = 0,
-    tup_fetched: Int8 = 0,
-    tup_inserted: Int8 = 0,
-    tup_updated: Int8 = 0,
-    tup_deleted: Int8 = 0,
+    tup_returned: Int8 = count(known.counts.read),
+    tup_fetched: Int8 = count(known.counts.fetched),
+    tup_inserted: Int8 = count(known.counts.inserted),
+    tup_updated: Int8 = count(known.counts.updated),
+    tup_deleted: Int8 = count(known.counts.deleted),
     conflicts: Int8 = 0,
     temp_files: Int8 = 0,
     temp_bytes: Int8 = 0,
-    deadlocks: Int8 = count(counted.deadlocks),
+    deadlocks: Int8 = count(known.deadlocks),
     checksum_failures: Int8 = NULL,
     checksum_last_failure: Timestamptz = NULL,
     blk_read_time: Float8 = 0.0,
@@ -273,7 +328,7 @@ system_table! {
     sessions_abandoned: Int8 = 0,
     sessions_fatal: Int8 = 0,
     sessions_killed: Int8 = 0,
-    stats_reset: Timestamptz = since,
+    stats_reset: Timestamptz = known.since,
 }
 
 // No session is ever ended in favour of what a primary sends, for there is none.
@@ -292,7 +347,7 @@ system_table! {
 // Checkpoints follow what was written, not a clock; nobody but them writes blocks.
 system_table! {
     static PG_STAT_BGWRITER = 12289 view "pg_catalog"."pg_stat_bgwriter",
-    |source| counted(source).map(|counted| (counted, since(source))) => |(counted, since)|,
+    |source| counted(source).map(|counted| (counted, started(source))) => |(counted, since)|,
     checkpoints_timed: Int8 = 0,
     checkpoints_req: Int8 = count(counted.checkpoints),
     checkpoint_write_time: Float8 = 0.0,
@@ -310,7 +365,7 @@ system_table! {
 // column.
 system_table! {
     static PG_STAT_WAL = 12293 view "pg_catalog"."pg_stat_wal",
-    |source| counted(source).map(|counted| (counted, since(source))) => |(counted, since)|,
+    |source| counted(source).map(|counted| (counted, started(source))) => |(counted, since)|,
     wal_records: Int8 = count(counted.commits),
     wal_fpi: Int8 = 0,
     wal_bytes: Numeric = Datum::from(Number::from(i128::from(counted.log.bytes))),
@@ -325,7 +380,7 @@ system_table! {
 // Nothing is archived.
 system_table! {
     static PG_STAT_ARCHIVER = 12285 view "pg_catalog"."pg_stat_archiver",
-    |source| [since(source)] => |since|,
+    |source| [started(source)] => |since|,
     archived_count: Int8 = 0,
     last_archived_wal: Text = NULL,
     last_archived_time: Timestamptz = NULL,

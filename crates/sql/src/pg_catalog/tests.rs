@@ -14,6 +14,7 @@ pub(super) fn column(name: &str, ty: Type, not_null: bool, default: Option<&str>
     Column {
         name: name.to_owned(),
         ty,
+        collation: None,
         not_null,
         default: default.map(str::to_owned),
         identity: None,
@@ -38,6 +39,7 @@ fn key(oid: u32, name: &str, tree: u32, column: usize, primary: bool, constraint
         nulls_not_distinct: false,
         included: vec![],
         options: vec![],
+        hash: false,
         primary,
         constraint,
         comment: None,

@@ -72,6 +72,8 @@ const TABLE: &[Row] = &[
     (1186, false, 'b', 'd', 'p', 0, [(1160, "interval_in"), (1161, "interval_out"), (2478, "interval_recv"), (2479, "interval_send"), (2903, "intervaltypmodin"), (2904, "intervaltypmodout")]),
     (1700, false, 'b', 'i', 'm', 0, [(1701, "numeric_in"), (1702, "numeric_out"), (2460, "numeric_recv"), (2461, "numeric_send"), (2917, "numerictypmodin"), (2918, "numerictypmodout")]),
     (2202, true, 'b', 'i', 'p', 0, [(2212, "regprocedurein"), (2213, "regprocedureout"), (2446, "regprocedurerecv"), (2447, "regproceduresend"), (0, ""), (0, "")]),
+    (2203, true, 'b', 'i', 'p', 0, [(2214, "regoperin"), (2215, "regoperout"), (2448, "regoperrecv"), (2449, "regopersend"), (0, ""), (0, "")]),
+    (2204, true, 'b', 'i', 'p', 0, [(2216, "regoperatorin"), (2217, "regoperatorout"), (2450, "regoperatorrecv"), (2451, "regoperatorsend"), (0, ""), (0, "")]),
     (2205, true, 'b', 'i', 'p', 0, [(2218, "regclassin"), (2219, "regclassout"), (2452, "regclassrecv"), (2453, "regclasssend"), (0, ""), (0, "")]),
     (2206, true, 'b', 'i', 'p', 0, [(2220, "regtypein"), (2221, "regtypeout"), (2454, "regtyperecv"), (2455, "regtypesend"), (0, ""), (0, "")]),
     (2249, false, 'p', 'd', 'x', 0, [(2290, "record_in"), (2291, "record_out"), (2402, "record_recv"), (2403, "record_send"), (0, ""), (0, "")]),
@@ -128,6 +130,11 @@ pub(super) fn facts(id: TypeId) -> TypeFacts {
 /// PostgreSQL's letter for how values of a type are stored if nothing else is said.
 pub(crate) fn storage_of(id: TypeId) -> char {
     facts(id).storage
+}
+
+/// Whether values of a type are ordered by a collation.
+pub(crate) fn is_collatable(id: TypeId) -> bool {
+    facts(id).collation != 0
 }
 
 fn base(id: TypeId) -> TypeFacts {

@@ -8,7 +8,7 @@ use super::type_facts::{
 use super::value::NULL;
 use super::{SystemTable, acl, domain};
 use crate::catalog::{
-    Catalog, Domain, EnumLabel, FIRST_USER_OID, OWNER_OID, Oid, PG_CATALOG_OID, Relation, UserType,
+    Catalog, Collation, Domain, EnumLabel, FIRST_USER_OID, OWNER_OID, Oid, PG_CATALOG_OID, Relation, UserType,
 };
 use crate::ddl::extension::{EXTENSION, EXTENSIONS, available};
 use crate::types::{Category, Type, TypeId};
@@ -288,18 +288,34 @@ fn labels(catalog: &Catalog) -> impl Iterator<Item = (Oid, f32, &EnumLabel)> {
         .flat_map(|ty| ty.labels.iter().enumerate().map(|(place, label)| (ty.oid, (place + 1) as f32, label)))
 }
 
+/// `pg_collation.collencoding` of what is for UTF8 only.
+const UTF8: i32 = 6;
+
+/// The locale of a collation: all but the database's say how they order.
+fn locale(collation: Collation) -> Option<&'static str> {
+    match collation {
+        Collation::Default => None,
+        Collation::Posix => Some("POSIX"),
+        Collation::Utf8 => Some("C.utf8"),
+        _ => Some("C"),
+    }
+}
+
 system_table! {
     static PG_COLLATION = 3456 table "pg_catalog"."pg_collation",
-    |_source| [(100, "default", 'd', None), (950, "C", 'c', Some("C")), (951, "POSIX", 'c', Some("POSIX"))] => |(oid, name, provider, locale)|,
-    oid: Oid = oid,
-    collname: Name = name,
+    |_source| Collation::ALL => |collation|,
+    oid: Oid = collation.oid(),
+    collname: Name = collation.name(),
     collnamespace: Oid = PG_CATALOG_OID,
     collowner: Oid = OWNER_OID,
-    collprovider: InternalChar = provider,
+    collprovider: InternalChar = if collation == Collation::Default { 'd' } else { 'c' },
     collisdeterministic: Bool = true,
-    collencoding: Int4 = -1,
-    collcollate: Text = locale,
-    collctype: Text = locale,
+    collencoding: Int4 = match collation {
+        Collation::Default | Collation::C | Collation::Posix => -1,
+        _ => UTF8,
+    },
+    collcollate: Text = locale(collation),
+    collctype: Text = locale(collation),
     colliculocale: Text = NULL,
     collversion: Text = NULL,
 }
@@ -327,7 +343,7 @@ system_table! {
 const EXTENSION_OID: Oid = 13_990;
 
 /// Oid, name and schema of the extensions that were made, and of the one that is always there.
-fn extensions(catalog: &Catalog) -> Vec<(Oid, String, Oid)> {
+pub(super) fn extensions(catalog: &Catalog) -> Vec<(Oid, String, Oid)> {
     let always = (EXTENSION_OID, EXTENSION.to_owned(), PG_CATALOG_OID);
     let made = catalog.schemas().flat_map(|schema| {
         schema.extensions.iter().map(move |made| (made.oid, made.name.clone(), schema.oid))

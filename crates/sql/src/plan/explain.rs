@@ -11,7 +11,7 @@ use super::{GroupNode, HashJoin, Node, Plan, SourceNode, outputs};
 use crate::catalog::IndexKey;
 use crate::explain::{Outline, Property, Telling};
 use crate::expr::{Count, place_of};
-use crate::function::quote_identifier;
+use crate::identifier::quote_identifier;
 
 /// One line a node, indented as PostgreSQL does.
 pub(super) fn explain(plan: &Plan, telling: Telling<'_>) -> Vec<String> {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::{Node, SelectNode, SourceNode};
 use crate::expr::Expr;
-use crate::function::quote_identifier;
+use crate::identifier::quote_identifier;
 
 /// What has no name.
 pub(super) const COMPUTED: &str = "?column?";

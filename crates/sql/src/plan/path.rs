@@ -564,6 +564,7 @@ mod tests {
             nulls_not_distinct: false,
             included: vec![],
             options: vec![],
+            hash: false,
             primary: false,
             constraint: None,
             comment: None,

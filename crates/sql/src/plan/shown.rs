@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::outputs::COMPUTED;
 use super::{AggregateNode, GroupNode, Scan};
 use crate::expr::{Expr, InList, SubqueryKind};
-use crate::function::quote_identifier;
+use crate::identifier::quote_identifier;
 use crate::keys;
 use crate::types::{Datum, FormatContext, Type, TypeId};
 

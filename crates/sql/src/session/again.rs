@@ -4,8 +4,10 @@
 //! |---|---|---|
 //! | outside a block, alone so far | 40001 | the transaction begins anew, with its locks and the newest snapshot |
 //! | | 40P01 | the transaction begins anew, without its locks |
+//! | this, or the next | 40001, as a delivered transaction has overtaken it | the same, once this node shows that one |
 //! | the first of a block at SERIALIZABLE | 40001 | the transaction begins anew, with its locks |
 //! | a later one at SERIALIZABLE | 40001 | it is undone, and the snapshot moves to now (the engine's `refresh`); if something was replaced that was read before, the failure stands, and names it |
+//! | a row of a COPY at SERIALIZABLE | 40001, before it was written | the snapshot moves likewise, and the row is inserted again behind those before it |
 //! | a call, or a DO in a block, for a statement of its body that could not | 40001 | the same with all of the body: what it has read itself does not count. Not a DO that has executed what has no plan |
 //! | of a transaction with an age | 40001 | it is undone; its reads are of the newest commits anyway |
 //! | UPDATE, DELETE, also in WITH, or MERGE at READ COMMITTED | a row has gone from where its primary key was | it is undone; under another key its new snapshot shows the row |
@@ -27,9 +29,10 @@
 
 use std::sync::Arc;
 
-use cognate_engine::{Access, Isolation, Method, Refresh, Savepoint, StatementMark, TrackedView};
+use cognate_engine::{Access, Csn, Isolation, Method, Refresh, Savepoint, StatementMark, TrackedView};
 use sqlparser::ast;
 
+use super::cluster::until_seen;
 use super::execute::outcome;
 use super::governed::executes;
 use super::portal::{PortalState, Tag};
@@ -164,15 +167,20 @@ impl Session {
 
     /// Makes ready for running the statement once more after this failure. If that cannot be, the
     /// failure comes back.
-    pub(super) fn begin_again(&mut self, error: SqlError, again: Again) -> Result<()> {
+    pub(super) async fn begin_again(&mut self, error: SqlError, again: Again) -> Result<()> {
         if error.is_of_gone_row {
             self.follow(again);
             return Ok(());
         }
-        let error = self.name_deadlock(error);
+        let error = match self.overtaken_instead(&error) {
+            Some(overtaken) => overtaken,
+            None => self.name_deadlock(error),
+        };
         match again {
             Again::Never | Again::Moved(_) => return Err(error),
-            Again::Anew { implicit } => self.begin_anew(&error, implicit),
+            Again::Anew { implicit } => self.begin_anew(&error, implicit).await?,
+            // What it has done before is overtaken, too.
+            Again::Aged(..) if self.overtaken_at().is_some() => return Err(error),
             Again::Aged(savepoint, noted) => {
                 self.note_failure(&error, self.facts.transaction());
                 if let Some(open) = &mut self.open {
@@ -202,12 +210,23 @@ impl Session {
         }
     }
 
-    /// Begins the transaction anew. Whom a deadlock chose lets go of its locks.
-    fn begin_anew(&mut self, error: &SqlError, implicit: bool) {
+    /// Begins the transaction anew. Whom a deadlock chose lets go of its locks, and so does who was
+    /// overtaken. That one waits until the other can be seen: it would only meet it again.
+    async fn begin_anew(&mut self, error: &SqlError, implicit: bool) -> Result<()> {
         self.note_failure(error, self.facts.transaction());
+        let overtaken_at = self.overtaken_at();
+        if let Some(position) = overtaken_at {
+            let (database, interrupts) = (self.database.clone(), self.interrupts());
+            interrupts.wait(until_seen(&database, position)).await?;
+        }
         match &mut self.open {
             Some(open) if error.sqlstate == sqlstate::SERIALIZATION_FAILURE => {
-                open.engine.restart();
+                if overtaken_at.is_some() {
+                    open.engine.restart_overtaken();
+                    open.state.forget_locks();
+                } else {
+                    open.engine.restart();
+                }
                 open.state.undo_all_noted();
             }
             _ if implicit => {
@@ -217,15 +236,53 @@ impl Session {
             // Nothing was opened for the block yet.
             _ => {}
         }
+        Ok(())
+    }
+
+    /// The position of who has overtaken the open transaction, if somebody has.
+    fn overtaken_at(&self) -> Option<Csn> {
+        self.open.as_ref()?.engine.overtaken_at()
     }
 
     /// Undoes the statement, and moves the snapshot past what it failed for. That is no failure,
     /// and none is noted.
     fn refresh(&mut self, error: SqlError, mark: &StatementMark, noted: Noted) -> Result<()> {
+        self.move_snapshot(error, mark)?;
+        if let Some(open) = &mut self.open {
+            open.state.undo_noted(noted);
+        }
+        Ok(())
+    }
+
+    /// Moves the snapshot past what a row has met that is to be inserted now, unless that has been
+    /// done so often that nothing is `left`: it has written nothing, and read nothing, so all that
+    /// the transaction has done so far stays.
+    pub(super) fn move_past(&mut self, error: SqlError, left: &mut u32) -> Result<()> {
+        let (aged, certified) = (self.is_aged(), self.is_certified());
+        let Some(open) = &mut self.open else { return Err(error) };
+        let stays = open.state.reads_unlocked || open.engine.instance().is_some() || !certified;
+        if *left == 0 || !aged && stays {
+            return Err(error);
+        }
+        *left -= 1;
+        if aged {
+            // What it has read is locked, and of the newest commits anyway.
+            self.open_transaction(false);
+            return Ok(());
+        }
+        let mark = open.engine.mark_statement();
+        self.move_snapshot(error, &mark)?;
+        if let Some(open) = &mut self.open {
+            open.engine.keep_statement(mark);
+        }
+        Ok(())
+    }
+
+    /// What is undone for that is what the transaction has written and read since the mark.
+    fn move_snapshot(&mut self, error: SqlError, mark: &StatementMark) -> Result<()> {
         let Some(open) = &mut self.open else { return Err(error) };
         match open.engine.refresh(mark)? {
             Refresh::Moved => {
-                open.state.undo_noted(noted);
                 self.database.note_refresh();
                 Ok(())
             }

@@ -27,7 +27,7 @@ const DEFECTS_MAX: usize = 3;
 pub(super) struct Defects(Mutex<VecDeque<String>>);
 
 impl Nodes {
-    /// A statement of the order has failed at this node with an internal error (XX000).
+    /// A statement of the order has failed at this node, since an invariant of ours does not hold.
     pub(super) fn note_defect(&self, position: Csn, error: &SqlError) {
         tracing::warn!(position, %error, "a statement that every node executes has met a defect");
         let mut defects = self.defects.0.lock();
@@ -86,5 +86,22 @@ impl Session {
             return Ok(());
         }
         nodes.check_alike()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_defects_are_kept_and_other_answers_of_their_code_are_none() {
+        let nodes = Nodes::default();
+        assert!(!SqlError::new(sqlstate::INTERNAL_ERROR, "an answer").is_defect);
+        for position in 1..=4 {
+            let defect = SqlError::internal("broken");
+            assert!(defect.is_defect);
+            nodes.note_defect(position, &defect);
+        }
+        assert_eq!(nodes.defects(), ["position 2: broken", "position 3: broken", "position 4: broken"]);
     }
 }

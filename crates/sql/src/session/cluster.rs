@@ -15,6 +15,7 @@ use sqlparser::ast;
 use tokio::sync::watch;
 
 use super::alike::Defects;
+use super::cycle::is_overtaken;
 use super::flow_control::{FlowBounds, FlowControl, FlowCounts, SlowNode};
 use super::governed::executes;
 use super::interrupt::step_aside_for_request;
@@ -215,12 +216,13 @@ impl Session {
 
     /// Who was overtaken, as its failure, if that is not what it failed of: from there on its locks
     /// have kept nobody out, and what it has read need not even fit together, such as rows that
-    /// another node has rewritten under a table that was locked.
+    /// another node has rewritten under a table that was locked. Also if it is what it failed of:
+    /// then it is told where.
     pub(super) fn overtaken_instead(&self, failure: &SqlError) -> Option<SqlError> {
         let open = self.open.as_ref().filter(|_| self.sibling.is_none())?;
         let overtaken = open.engine.check_member().err()?;
         let is_asked_for = ["40", "57", "08"].iter().any(|class| failure.sqlstate.starts_with(class));
-        (!is_asked_for).then(|| self.name_failure(overtaken))
+        (!is_asked_for || is_overtaken(failure)).then(|| self.name_failure(overtaken))
     }
 
     /// Waits until what a statement is to see can be seen here, before its snapshot is taken: every
@@ -375,6 +377,7 @@ impl Session {
         // What has only read leaves the name that its client gives to what writes.
         let name = if has_writes { self.name_request(&mut engine)? } else { engine.id().to_string() };
         if has_writes {
+            self.check_is_here()?;
             // It may have begun before this node lost its majority, or differed from the others.
             self.check_majority()?;
         }
@@ -510,7 +513,7 @@ async fn until_alone(database: Option<&SqlDatabase>) {
 
 /// Waits until a position can be seen here. 25006 if it never will be, or not before this node
 /// hears a majority again.
-async fn until_seen(database: &SqlDatabase, position: Csn) -> Result<()> {
+pub(super) async fn until_seen(database: &SqlDatabase, position: Csn) -> Result<()> {
     tokio::select! {
         biased;
         seen = database.engine().wait_applied(position) => seen.map_err(SqlError::from),

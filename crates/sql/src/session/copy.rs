@@ -3,6 +3,10 @@
 //! Rows go in by the same path as INSERT's: defaults, checks, unique keys, foreign keys at the end.
 //! Into a table that the transaction holds exclusively (made or truncated by it) there are no row
 //! locks.
+//!
+//! The client sends its rows once, so a COPY is never run again as a whole. A row that meets what
+//! is newer than a serializable transaction's snapshot has written nothing by then: the snapshot
+//! moves for it, and it is inserted once more, behind those that came before it.
 
 mod output;
 mod target;
@@ -12,6 +16,8 @@ use std::sync::Arc;
 use cognate_engine::Access;
 use sqlparser::ast;
 
+use super::again::moves;
+use super::cycle::is_of_newer_row;
 use super::portal::PortalState;
 use super::{CommandTag, CopyFormat, CopyInFormat, Fetch, Portal, Session};
 use crate::catalog::{Privileges, Table};
@@ -46,6 +52,8 @@ pub(super) struct CopyIn {
     condition: Option<Expr>,
     checks: Checks,
     rows: u64,
+    /// How often the snapshot may still move.
+    moves: u32,
 }
 
 /// What takes data apart.
@@ -141,6 +149,7 @@ impl Session {
         let name = Qualified::from_object_name(name)?;
         self.await_slow_node().await?;
         self.open_transaction(false);
+        let moves = moves(self.effective.statement_retries);
         let interrupts = self.interrupts();
         let mut work = self.work(&interrupts)?;
         if work.find(&name).is_none_or(|found| !found.is_temporary()) {
@@ -187,7 +196,8 @@ impl Session {
                 Reader::Lines(CopyReader::new(options).expecting(names.collect()).within(row_max))
             }
         };
-        Ok(CopyIn { table, reader, fields: Fields::default(), columns, defaults, condition, checks, rows: 0 })
+        let fields = Fields::default();
+        Ok(CopyIn { table, reader, fields, columns, defaults, condition, checks, rows: 0, moves })
     }
 
     /// Data of COPY FROM STDIN, cut anywhere.
@@ -201,10 +211,7 @@ impl Session {
                 self.copy = Some(copy);
                 Ok(())
             }
-            Err(error) => {
-                self.fail();
-                Err(error)
-            }
+            Err(error) => Err(self.fail_copy(error)),
         }
     }
 
@@ -222,10 +229,7 @@ impl Session {
         self.seat.pause();
         match result {
             Ok(()) => Ok(CommandTag::Rows("COPY", copy.rows)),
-            Err(error) => {
-                self.fail();
-                Err(error)
-            }
+            Err(error) => Err(self.fail_copy(error)),
         }
     }
 
@@ -235,6 +239,20 @@ impl Session {
             let interrupts = self.interrupts();
             self.work(&interrupts)?.run_checks().await
         })
+    }
+
+    /// The COPY has failed, like any statement (`fetch`): the error in terms of tables.
+    #[cold]
+    fn fail_copy(&mut self, error: SqlError) -> SqlError {
+        let error = match self.overtaken_instead(&error) {
+            Some(overtaken) => overtaken,
+            None => self.name_newer(self.name_deadlock(error)),
+        };
+        self.note_failure(&error, self.facts.transaction());
+        self.note_conflict(&error);
+        self.note_lost(&error);
+        self.fail();
+        error
     }
 
     /// The client gave up COPY FROM STDIN; returns the error to report.
@@ -248,35 +266,67 @@ impl Session {
     async fn copy_rows(&mut self, copy: &mut CopyIn) -> Result<()> {
         self.go().await?;
         let interrupts = self.interrupts();
-        let mut work = self.work(&interrupts)?;
-        // It may have been asked to stop while it waited for its client.
-        work.interrupts.check()?;
+        let mut met = None;
         loop {
-            let next = copy.reader.next(&mut copy.fields);
-            let more = next.map_err(|error| copy.in_reading(error))?;
-            if !more {
-                return Ok(());
-            }
-            if copy.rows.is_multiple_of(ROWS_UNASKED) {
-                work.interrupts.check()?;
-            }
-            let mut row = copy.row(&work)?;
-            if !copy.is_wanted(&work, &row)? {
-                work.interrupts.check()?;
-                continue;
-            }
-            let is_complete = copy.complete(&work, &mut row);
-            let tested = is_complete.and_then(|()| copy.checks.test_row(&work, &copy.table, &row));
-            tested.map_err(|error| copy.at_line(error, None))?;
-            let inserted = work.insert_row(&copy.table, &row).await;
-            inserted.map_err(|error| copy.at_number(error))?;
-            copy.rows += 1;
-            work.check_load().await?;
+            let mut work = self.work(&interrupts)?;
+            // It may have been asked to stop while it waited for its client.
+            work.interrupts.check()?;
+            let Some((row, error)) = copy.insert(&mut work, met.take()).await? else { return Ok(()) };
+            // What it reads with holds the snapshot.
+            drop(work);
+            self.move_past(error, &mut copy.moves).map_err(|error| copy.at_number(error))?;
+            met = Some(row);
         }
     }
 }
 
 impl CopyIn {
+    /// Inserts the complete rows there are, after `met`. Gives back the first that has met what is
+    /// newer than the snapshot, and the error.
+    async fn insert(
+        &mut self,
+        work: &mut Work<'_>,
+        mut met: Option<Vec<Datum>>,
+    ) -> Result<Option<(Vec<Datum>, SqlError)>> {
+        loop {
+            let next = match met.take() {
+                None => self.next_row(work)?,
+                again => again,
+            };
+            let Some(row) = next else { return Ok(None) };
+            let inserted = work.insert_row(&self.table, &row).await;
+            match inserted {
+                Ok(_) => self.rows += 1,
+                Err(error) if is_of_newer_row(&error) => return Ok(Some((row, error))),
+                Err(error) => return Err(self.at_number(error)),
+            }
+            work.check_load().await?;
+        }
+    }
+
+    /// The next row that is wanted, complete and tested; none if its data has not come yet.
+    fn next_row(&mut self, work: &Work<'_>) -> Result<Option<Vec<Datum>>> {
+        loop {
+            let next = self.reader.next(&mut self.fields);
+            let more = next.map_err(|error| self.in_reading(error))?;
+            if !more {
+                return Ok(None);
+            }
+            if self.rows.is_multiple_of(ROWS_UNASKED) {
+                work.interrupts.check()?;
+            }
+            let mut row = self.row(work)?;
+            if !self.is_wanted(work, &row)? {
+                work.interrupts.check()?;
+                continue;
+            }
+            let is_complete = self.complete(work, &mut row);
+            let tested = is_complete.and_then(|()| self.checks.test_row(work, &self.table, &row));
+            tested.map_err(|error| self.at_line(error, None))?;
+            return Ok(Some(row));
+        }
+    }
+
     /// Whether a row meets WHERE, which names no generated column.
     fn is_wanted(&self, work: &Work<'_>, row: &[Datum]) -> Result<bool> {
         let Some(condition) = &self.condition else { return Ok(true) };

@@ -17,12 +17,20 @@
 //! DETAIL:  What was read before has been replaced by transaction 11: key (id)=(1) of table "account".
 //! ```
 //!
+//! A key that a statement meets in a table which it does not name is said, too.
+//!
+//! ```text
+//! DETAIL:  Changed after the snapshot: key (id)=(2) of table "child".
+//! ```
+//!
 //! At a node of a cluster all of them say of which node a transaction is, if it is another one:
 //! `11 of node 2`. There, who meets such a transaction otherwise is told in one way.
 //!
 //! ```text
 //! DETAIL:  Transaction 11 of node 2 was faster: key (id)=(1) of table "account".
 //! ```
+//!
+//! Who is overtaken by one of its own node, such as one that all nodes execute, is told so.
 
 use std::fmt::Write as _;
 use std::ops::Bound;
@@ -42,6 +50,9 @@ const RETRY: &str = "The transaction might succeed if retried.";
 const EARLIER: &str = "earlier transactions";
 /// What a victim of the certifier is told.
 const DEPENDENCIES: &str = "could not serialize access due to read/write dependencies among transactions";
+/// What somebody is told whom a transaction of another node has overtaken, or one of this node.
+const OVERTAKEN: &str = "could not serialize access due to a transaction of another node";
+const OVERTAKEN_HERE: &str = "could not serialize access due to a transaction that was ordered before";
 
 /// 40001 for a victim of the certifier.
 #[cold]
@@ -75,35 +86,41 @@ fn told(transaction: u64, own: u16) -> String {
     }
 }
 
-/// What who meets another node's transaction is told: which one, and where, if that is known.
-fn faster(by: u64, place: Option<&str>) -> String {
+/// What who meets a faster transaction is told: which one, and where, if that is known.
+fn faster(by: u64, own: Option<u16>, place: Option<&str>) -> String {
     let place = place.map_or_else(String::new, |place| format!(": {place}"));
-    format!("Transaction {by} of node {} was faster{place}.", node_of(by))
+    let by = own.map_or_else(|| format!("{by} of node {}", node_of(by)), |own| told(by, own));
+    format!("Transaction {by} was faster{place}.")
 }
 
-/// 40001 for who was overtaken by another node's transaction, at this place if it is known.
+/// 40001 for who was overtaken by a transaction that the order of all nodes has delivered, at this
+/// place if it is known. `own` is the number of this node, if that is known.
 #[cold]
-pub(crate) fn overtaken(by: u64, place: Option<&str>) -> SqlError {
-    SqlError::new(
-        sqlstate::SERIALIZATION_FAILURE,
-        "could not serialize access due to a transaction of another node",
-    )
-    .with_detail(faster(by, place))
-    .with_hint(RETRY)
+pub(crate) fn overtaken(by: u64, own: Option<u16>, place: Option<&str>) -> SqlError {
+    let is_own = own.is_some_and(|own| !is_of_another(by, own));
+    let message = if is_own { OVERTAKEN_HERE } else { OVERTAKEN };
+    SqlError::new(sqlstate::SERIALIZATION_FAILURE, message)
+        .with_detail(faster(by, own, place))
+        .with_hint(RETRY)
+}
+
+/// Whether somebody was overtaken, and the error may not say where.
+pub(super) fn is_overtaken(error: &SqlError) -> bool {
+    [OVERTAKEN, OVERTAKEN_HERE].contains(&error.message.as_str())
 }
 
 /// The same in terms of the catalog, for a reader of these rights; none may read everything.
 #[cold]
 pub(super) fn explain_overtaken(
     by: u64,
-    tree: TreeId,
-    key: Option<&[u8]>,
+    own: u16,
+    (tree, key): (TreeId, Option<&[u8]>),
     catalog: &Catalog,
     format: &FormatContext,
     reader: Option<&Rights>,
 ) -> SqlError {
     let (place, table) = place_of(tree, key, catalog, format, reader);
-    let error = overtaken(by, place.as_deref());
+    let error = overtaken(by, Some(own), place.as_deref());
     match table {
         Some(table) => error.with_table(&table.schema_name, &table.name),
         None => error,
@@ -115,17 +132,39 @@ pub(super) fn explain_overtaken(
 pub(super) fn explain_newer(
     mut error: SqlError,
     by: u64,
+    own: u16,
     met: &Met,
     catalog: &Catalog,
     format: &FormatContext,
     reader: Option<&Rights>,
 ) -> SqlError {
     let (place, _) = place_of(met.tree, met.key.as_deref(), catalog, format, reader);
-    let faster = faster(by, place.as_deref());
+    let faster = faster(by, Some(own), place.as_deref());
     match error.detail.take() {
         Some(before) => error.with_detail(format!("{before} {faster}")),
         None => error.with_detail(faster),
     }
+}
+
+/// 40001 for a key that is newer than the snapshot, in terms of the catalog.
+#[cold]
+pub(crate) fn explain_changed(
+    error: SqlError,
+    (tree, key): (TreeId, &[u8]),
+    catalog: &Catalog,
+    format: &FormatContext,
+    reader: Option<&Rights>,
+) -> SqlError {
+    let (place, table) = place_of(tree, Some(key), catalog, format, reader);
+    let error = match place {
+        Some(place) => error.with_detail(format!("Changed after the snapshot: {place}.")),
+        None => error,
+    };
+    let error = match table {
+        Some(table) => error.with_table(&table.schema_name, &table.name),
+        None => error,
+    };
+    error.with_hint(RETRY)
 }
 
 /// A key or a whole table in terms of the catalog, and the table.

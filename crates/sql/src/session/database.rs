@@ -35,6 +35,7 @@ use super::gathering::Gathered;
 use super::plan_cache::PlanCache;
 use super::presence::Presence;
 use super::temporary::Temporary;
+use super::usage::DatabaseUsage;
 use crate::budget::Budget;
 use crate::catalog::{Catalog, Changes, DATABASE_OID, Oid, store};
 use crate::error::{Result, SqlError, sqlstate};
@@ -442,6 +443,7 @@ impl SqlDatabase {
                 one.catalog_csn.store(csn, Ordering::Release);
                 own.note_change(version << 1, csn);
                 after.keep_shared_version(&before);
+                one.usage.forget_gone(&after);
                 one.catalog.store(Arc::new(after));
                 one.end_publishing(version, before.shared_version());
             }
@@ -543,6 +545,11 @@ impl SqlDatabase {
     /// What is known of its tables' columns.
     pub(crate) fn gathered(&self) -> &Gathered {
         &self.one.gathered
+    }
+
+    /// What is read and written of its tables.
+    pub(crate) fn usage(&self) -> &Arc<DatabaseUsage> {
+        &self.one.usage
     }
 
     pub(crate) fn bodies(&self) -> &super::Bodies {

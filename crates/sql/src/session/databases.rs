@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! per database   catalog and its state, plans, bodies of routines, channels of LISTEN, temporary objects left behind;
-//!                statistics of columns (`gathering`);
+//!                statistics of columns (`gathering`), and of what is read and written (`usage`);
 //!                advisory locks, by the space of their keys (`advisory`); lent snapshots (`snapshot`)
 //! the server's   engine, clock, oids and counters, presence, failures, families of siblings and prepared transactions,
 //!                nodes, programs, monitor, memory of statements
@@ -22,6 +22,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::gathering::Gathered;
 use super::plan_cache::PlanCache;
+use super::usage::DatabaseUsage;
 use crate::catalog::{Catalog, Object, Oid};
 
 /// One database.
@@ -40,6 +41,8 @@ pub(super) struct One {
     pub(super) programs_plans: PlanCache,
     /// What is known of the tables' columns.
     pub(super) gathered: Gathered,
+    /// What is read and written of its tables.
+    pub(super) usage: Arc<DatabaseUsage>,
     pub(super) bodies: super::Bodies,
     pub(super) channels: super::Channels,
     pub(super) exports: super::Exports,
@@ -61,6 +64,7 @@ impl One {
             plans: PlanCache::default(),
             programs_plans: PlanCache::default(),
             gathered: Gathered::default(),
+            usage: Arc::default(),
             bodies: super::Bodies::default(),
             channels: super::Channels::default(),
             exports: super::Exports::default(),
@@ -85,6 +89,7 @@ impl One {
     /// Puts a new catalog, which a commit has made, in the place of the present one.
     pub(super) fn replace(&self, catalog: Catalog, csn: Csn) {
         let version = catalog.version();
+        self.usage.forget_gone(&catalog);
         // First the number: whoever has the catalog finds a number that is not below its.
         self.catalog_csn.store(csn, Ordering::Release);
         self.shared_csn.store(csn, Ordering::Release);

@@ -231,7 +231,7 @@ impl Session {
                             self.facts.advisory.undo_to(taken);
                             self.facts.news.undo(told);
                             self.undo_settings(settings.as_ref());
-                            self.begin_again(error, again)?;
+                            Box::pin(self.begin_again(error, again)).await?;
                             self.tally.iter().for_each(|tally| tally.clear());
                         }
                         started => {
@@ -368,7 +368,7 @@ impl Session {
         }
     }
 
-    fn check_writable(&self, planned: &Planned) -> Result<()> {
+    fn check_writable(&mut self, planned: &Planned) -> Result<()> {
         let command = match &planned.action {
             Action::Insert(_) => "INSERT",
             Action::Update(_) => "UPDATE",

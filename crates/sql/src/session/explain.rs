@@ -326,6 +326,7 @@ impl Session {
         let column = |(place, output): (usize, &OutputColumn)| ColumnRequest {
             name: create.columns.get(place).map_or_else(|| output.name.clone(), |column| fold(&column.name)),
             ty: if output.ty.id == TypeId::Unknown { TypeId::Text.into() } else { output.ty },
+            collation: None,
             not_null: None,
             default: None,
             serial: false,

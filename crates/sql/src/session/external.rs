@@ -284,7 +284,7 @@ impl External<'_> {
         };
         let sequence = table.columns[place].sequence.and_then(|oid| self.catalog.sequence_by_oid(oid));
         Ok(sequence.map_or(Datum::Null, |sequence| {
-            let quote = crate::identifier::quote_name;
+            let quote = crate::identifier::quote_identifier;
             Datum::from(format!("{}.{}", quote(&sequence.schema_name), quote(&sequence.name)))
         }))
     }

@@ -19,6 +19,7 @@ use super::notify::News;
 use super::sequence_values::SequenceValues;
 use super::settings::{Effective, Mark, Settings};
 use super::temporary::Temporary;
+use super::usage::SessionUsage;
 use super::{Authority, Orders, SessionParameters, SqlDatabase};
 use crate::catalog::{Catalog, Oid, TEMPORARY_ALIAS};
 use crate::error::{Result, SqlError, sqlstate};
@@ -70,6 +71,7 @@ pub(crate) struct Facts {
     /// What functions have to tell the client.
     pub(super) notices: Mutex<Vec<SqlError>>,
     pub(super) listing: Listing,
+    pub(super) usage: Arc<SessionUsage>,
 }
 
 /// Snapshot and stamp, and the catalog that they give.
@@ -95,6 +97,7 @@ impl Facts {
             client,
             tls,
             activity: Activity::default(),
+            usage: Arc::new(SessionUsage::new(database.usage(), process_id)),
             awaiting_safety: AtomicBool::new(false),
             database,
             user,
@@ -325,6 +328,10 @@ impl ObjectNames for LiveNames {
         self.now().function_oid(name)
     }
 
+    fn has_several_functions(&self, name: &str) -> bool {
+        self.now().has_several_functions(name)
+    }
+
     fn function_name(&self, oid: u32) -> Option<String> {
         self.now().function_name(oid)
     }
@@ -335,6 +342,10 @@ impl ObjectNames for LiveNames {
 
     fn procedure_name(&self, oid: u32) -> Option<String> {
         self.now().procedure_name(oid)
+    }
+
+    fn operator_name(&self, oid: u32, with_operands: bool) -> Option<String> {
+        self.now().operator_name(oid, with_operands)
     }
 
     fn schema_oid(&self, name: &str) -> Option<u32> {

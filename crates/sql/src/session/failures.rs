@@ -27,7 +27,8 @@ pub struct Failure {
     pub process_id: i32,
     /// The transaction that failed.
     pub transaction: u64,
-    /// `cycle`, `first updater wins`, `another node` (one of its transactions was faster),
+    /// `cycle`, `first updater wins` (also one of this node that was ordered before), `another
+    /// node` (one of its transactions was faster),
     /// `deadlock` or `changed table`.
     pub kind: &'static str,
     /// The database in which it was.
@@ -158,7 +159,7 @@ mod tests {
         let named = [
             crate::session::dependency_failure(String::new()),
             error("could not serialize access due to concurrent update"),
-            crate::session::overtaken(0, None),
+            crate::session::overtaken(0, None, None),
             SqlError::new(sqlstate::DEADLOCK_DETECTED, "deadlock detected"),
             error("could not serialize access due to a concurrent change of table \"t\""),
         ];

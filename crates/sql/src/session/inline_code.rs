@@ -122,7 +122,7 @@ impl Session {
                     self.facts.news.undo(told);
                     self.undo_settings(Some(&settings));
                     self.notices.truncate(noticed);
-                    self.begin_again(error, again)?;
+                    Box::pin(self.begin_again(error, again)).await?;
                 }
                 ran => {
                     if ran.is_ok() {

@@ -331,7 +331,8 @@ impl Session {
                 self.modes.isolation = isolation;
                 self.modes.read_only = self.effective.default_read_only;
                 self.facts.set_transaction_id(engine.id());
-                let mut state = TransactionState::new(self.modes.read_only, self.memory_limit);
+                let mut state =
+                    TransactionState::new(self.modes.read_only, self.memory_limit, &self.facts.usage);
                 state.locks_reads = self.is_two_phase();
                 state.begun_ahead = true;
                 self.open = Some(Open { engine: *engine, state });

@@ -88,6 +88,7 @@ mod statement;
 mod temporary;
 mod transaction;
 mod two_phase;
+mod usage;
 mod utility;
 mod variable;
 pub(crate) mod work;
@@ -546,6 +547,7 @@ impl Session {
         self.format.date_order = self.effective.date_order;
         self.format.extra_float_digits = self.effective.extra_float_digits;
         self.format.bytea_output = self.effective.bytea_output;
+        self.format.quote_all = self.effective.quote_all;
     }
 
     /// A statement begins: from now on its time goes.

@@ -64,7 +64,7 @@ impl Session {
         }
         let catalog = self.database.catalog();
         let changed = |table: &&Arc<Table>| {
-            catalog.moved_at(table.oid) > snapshot && !open.state.exclusive.contains(&table.oid)
+            catalog.moved_at(table.oid) > snapshot && !open.engine.has_created(table.tree)
         };
         match planned.tables.iter().find(changed) {
             None => Ok(()),

@@ -12,7 +12,7 @@ use super::portal::changed_result;
 use super::routine::CallPlan;
 use super::statement::tag;
 use super::{Action, Block, OutputColumn, Planned, Prepared, Session, Statement};
-use crate::bind::{BindContext, Binder, Called, NoRowCounts, RowCounts, refuse_subquery};
+use crate::bind::{BindContext, Binder, Called, Clause, NoRowCounts, RowCounts, refuse_subquery};
 use crate::catalog::Catalog;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{NoReader, ReadContext};
@@ -500,7 +500,8 @@ impl Session {
         };
         let mut binder = Binder::without_parameters(&context);
         binder.push_level();
-        let typed = binder.expression(argument)?;
+        let clause = Clause::Other("EXECUTE parameters");
+        let typed = binder.in_clause(clause, |binder| binder.expression(argument))?;
         refuse_subquery(&typed.expr, "EXECUTE parameter")?;
         self.check_bound(&catalog, &binder)?;
         if !binder.tables().is_empty() {
@@ -536,6 +537,7 @@ impl Session {
             interrupt: &*self.interrupts,
             memory_limit: self.memory_limit,
             tally: None,
+            usage: None,
         };
         bounds::within(self.interrupts.clone(), || crate::oltp::run::evaluate(&typed.expr, &[], &read))
     }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cognate_engine::{Replication, Transaction};
 
 use super::{Block, Prepared, Session, Statement, active};
-use crate::error::{SqlError, sqlstate};
+use crate::error::{Result, SqlError, sqlstate};
 use crate::monitor::{Class, Fingerprint, Finished, Protocol};
 
 /// `cognate.replication`.
@@ -71,6 +71,8 @@ pub(super) struct Attempt {
     waited_us: u64,
     /// It could be executed at every node.
     pub(super) is_fit: bool,
+    /// A statement of it has locked or changed rows here.
+    pub(super) has_changed_here: bool,
     /// Under which the session knows that.
     fit_key: u64,
 }
@@ -262,12 +264,13 @@ impl Session {
         }
     }
 
-    /// A transaction has come to its end by this protocol: shows it, and tells the monitor.
+    /// A transaction has come to its end by this protocol: tells the monitor, and shows it if that
+    /// was a commit. Of one that was refused the settings go back to what they were before it.
     pub(super) fn note_protocol(&mut self, finished: &Finished) {
         let protocol = finished.protocol;
         self.database.ended().note(protocol, finished.committed);
         self.database.monitor().finished(finished, self.database.now());
-        if self.last_protocol == Some(protocol) {
+        if !finished.committed || self.last_protocol == Some(protocol) {
             return;
         }
         self.last_protocol = Some(protocol);
@@ -276,6 +279,15 @@ impl Session {
                 tracing::warn!(%error, "the protocol of a transaction could not be kept");
             }
         });
+    }
+
+    /// 0A000 for the COMMIT of a block that has changed rows here, and of which it was said
+    /// afterwards that every node is to execute it. What defines something may commit so.
+    pub(super) fn check_is_here(&mut self) -> Result<()> {
+        match self.block == Block::Explicit && self.attempt.has_changed_here {
+            true => self.check_replication("COMMIT"),
+            false => Ok(()),
+        }
     }
 
     /// A statement has failed: if that was because others were faster, the monitor is told.

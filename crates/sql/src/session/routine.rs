@@ -385,7 +385,7 @@ fn result(plan: &CallPlan, outcome: &Outcome, mut rows: Vec<Vec<Datum>>) -> Resu
             return Ok(PortalState::Done(CommandTag::Plain("CALL")));
         }
         if rows.is_empty() {
-            return Err(SqlError::internal("procedure returned null record"));
+            return Err(SqlError::new(sqlstate::INTERNAL_ERROR, "procedure returned null record"));
         }
         return Ok(done(rows, Tag::Fixed(CommandTag::Plain("CALL"))));
     }

@@ -16,10 +16,7 @@ const COPIED_BYTES: usize = 128;
 /// About what a savepoint of this name takes.
 fn frame_bytes(name: &str, state: &TransactionState, settings: &Mark) -> usize {
     let before = state.savepoints.last().map(|frame| &frame.settings);
-    let copied = state.catalog.changes().len()
-        + state.deferred.len()
-        + state.exclusive.len()
-        + state.constraints_deferred.len();
+    let copied = state.catalog.changes().len() + state.deferred.len() + state.constraints_deferred.len();
     FRAME_BYTES + name.len() + copied * COPIED_BYTES + settings.bytes_beside(before)
 }
 
@@ -48,7 +45,6 @@ impl Session {
             constraints: (open.state.all_deferred, open.state.constraints_deferred.clone()),
             moved: open.state.moved.count(),
             read_only: open.state.read_only,
-            exclusive: open.state.exclusive.clone(),
             advisory: self.facts.advisory.taken(),
             news: self.facts.news.mark(),
             bound: self.bound,
@@ -152,6 +148,5 @@ impl Open {
         }
         self.engine.rollback_to(frame.engine);
         self.state.held.retain(|(_, mode)| mode.is_weak());
-        self.state.exclusive.clone_from(&frame.exclusive);
     }
 }

@@ -6,9 +6,8 @@ use sqlparser::ast;
 
 use crate::ddl::names::{Qualified, single};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::identifier::fold;
+use crate::identifier::{fold, quote_identifier};
 use crate::parse::{Command, CreateSchema};
-use crate::pg_catalog::quote_identifier;
 use crate::session::work::Work;
 
 impl Work<'_> {

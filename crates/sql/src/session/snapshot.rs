@@ -72,7 +72,8 @@ impl Session {
         engine.borrow_snapshot(&exported);
         self.facts.set_transaction_id(engine.id());
         // It does not begin later, whatever it waits for.
-        let state = TransactionState { is_safe: true, ..TransactionState::new(true, self.memory_limit) };
+        let state = TransactionState::new(true, self.memory_limit, &self.facts.usage);
+        let state = TransactionState { is_safe: true, ..state };
         self.open = Some(Open { engine, state });
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! What SQL adds to an engine transaction: own catalog changes, access mode, savepoints, deferred
 //! checks.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use cognate_engine::{Savepoint, TreeMode};
@@ -9,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::moves::Moves;
 use super::settings::Mark;
+use super::usage::{SessionUsage, TransactionUsage};
 use crate::budget::Charge;
 use crate::catalog::{Deferrable, ForeignKey, Index, Oid, OwnCatalog, Table};
 use crate::oltp::foreign_key::{Check, DeferredChecks};
@@ -42,8 +42,6 @@ pub(crate) struct TransactionState {
     pub(crate) savepoints: Vec<SavepointFrame>,
     /// Tables held as a whole, and how.
     pub(crate) held: SmallVec<[(Oid, TreeMode); 4]>,
-    /// Tables that nobody else can look into: their rows need no locks.
-    pub(crate) exclusive: HashSet<Oid>,
     /// Checks for the end of the statement.
     pub(crate) checks: Vec<Check>,
     /// Checks for the end of the transaction.
@@ -55,6 +53,8 @@ pub(crate) struct TransactionState {
     pub(crate) constraints_deferred: Vec<(Oid, bool)>,
     /// Rows that were given other keys, or deleted, while cursors were open.
     pub(crate) moved: Moves,
+    /// What it has read and written, for statistics. It stays whatever is undone.
+    pub(crate) usage: TransactionUsage,
 }
 
 /// How far what is noted beside the engine's transaction had come when a statement began.
@@ -76,7 +76,6 @@ pub(crate) struct SavepointFrame {
     /// How many rows had been given other keys, or deleted, while cursors were open.
     pub(crate) moved: usize,
     pub(crate) read_only: bool,
-    pub(crate) exclusive: HashSet<Oid>,
     /// How many advisory locks the transaction had.
     pub(crate) advisory: usize,
     /// What it had to say.
@@ -89,7 +88,7 @@ pub(crate) struct SavepointFrame {
 
 impl TransactionState {
     /// That of a fresh transaction.
-    pub(crate) fn new(read_only: bool, memory_limit: usize) -> TransactionState {
+    pub(crate) fn new(read_only: bool, memory_limit: usize, usage: &Arc<SessionUsage>) -> TransactionState {
         TransactionState {
             catalog: OwnCatalog::default(),
             read_only,
@@ -104,13 +103,13 @@ impl TransactionState {
             memory_limit,
             savepoints: Vec::new(),
             held: SmallVec::new(),
-            exclusive: HashSet::new(),
             checks: Vec::new(),
             deferred: Vec::new(),
             pending: Pending::default(),
             all_deferred: None,
             constraints_deferred: Vec::new(),
             moved: Moves::default(),
+            usage: TransactionUsage::new(usage),
         }
     }
 
@@ -129,6 +128,11 @@ impl TransactionState {
     /// The same of all that the transaction has noted.
     pub(super) fn undo_all_noted(&mut self) {
         self.undo_noted(Noted { deferred: 0, moved: 0 });
+    }
+
+    /// The transaction has let go of all its locks.
+    pub(super) fn forget_locks(&mut self) {
+        self.held.clear();
     }
 
     /// Whether a transaction that has read nothing may get a newer snapshot: one that locks what it

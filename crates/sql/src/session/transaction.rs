@@ -126,7 +126,8 @@ impl Session {
         self.facts.set_awaiting_safety(false);
         let engine = begun?;
         self.facts.set_transaction_id(engine.id());
-        let state = TransactionState { is_safe: true, ..TransactionState::new(true, self.memory_limit) };
+        let state = TransactionState::new(true, self.memory_limit, &self.facts.usage);
+        let state = TransactionState { is_safe: true, ..state };
         self.open = Some(Open { engine, state });
         Ok(())
     }
@@ -168,7 +169,8 @@ impl Session {
                 let access = if at_durable_mark { Access::ReadOnly } else { Access::ReadWrite };
                 let engine = self.database.engine().begin(isolation, access);
                 self.facts.set_transaction_id(engine.id());
-                let mut state = TransactionState::new(self.modes.read_only, self.memory_limit);
+                let mut state =
+                    TransactionState::new(self.modes.read_only, self.memory_limit, &self.facts.usage);
                 state.aged = aged;
                 state.locks_reads = aged || self.is_two_phase();
                 self.open = Some(Open { engine, state });
@@ -280,7 +282,7 @@ impl Session {
         let transaction = self.facts.transaction();
         if let Err(error) = self.before_commit().await {
             self.rollback();
-            return Err(self.name_newer(error));
+            return Err(self.name_newer(self.name_deadlock(error)));
         }
         self.note_rests();
         let defines_temporary = self.defines_temporary();
@@ -361,9 +363,9 @@ impl Session {
                 explain_replaced(error, read, own, &catalog, &self.format, reader.as_deref())
             }
             cognate_engine::Error::Overtaken { by, tree, key, .. } => {
-                let (catalog, key) = (self.database.catalog(), key.as_deref());
-                let reader = self.facts.rights(&catalog);
-                super::cycle::explain_overtaken(*by, *tree, key, &catalog, &self.format, reader.as_deref())
+                let (catalog, own) = (self.database.catalog(), own_node(&self.database));
+                let (reader, at) = (self.facts.rights(&catalog), (*tree, key.as_deref()));
+                super::cycle::explain_overtaken(*by, own, at, &catalog, &self.format, reader.as_deref())
             }
             _ => error.into(),
         }
@@ -378,7 +380,7 @@ impl Session {
         let Some(by) = by.filter(|by| is_of_another(*by, own)) else { return error };
         let catalog = self.database.catalog();
         let reader = self.facts.rights(&catalog);
-        explain_newer(error, by, &met, &catalog, &self.format, reader.as_deref())
+        explain_newer(error, by, own, &met, &catalog, &self.format, reader.as_deref())
     }
 
     /// A deadlock, in terms of tables; any other error as it is.

@@ -2,6 +2,7 @@
 //! it.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -137,9 +138,6 @@ pub(super) async fn hold_table(
     let request = engine.lock_tree(oid, mode, WaitPolicy::Block);
     let outcome = interrupts.lock(request).await?;
     state.held.push((oid, mode));
-    if mode == TreeMode::Exclusive {
-        state.exclusive.insert(oid);
-    }
     Ok(outcome == LockOutcome::Granted { waited: true })
 }
 
@@ -156,7 +154,7 @@ impl Work<'_> {
         view: &ReadView,
         action: impl FnOnce(&ReadContext<'_>) -> Result<T>,
     ) -> Result<T> {
-        let reader = ViewReader(view);
+        let (reader, usage) = (ViewReader(view), RefCell::default());
         let external = External {
             facts: self.facts,
             catalog: &self.catalog,
@@ -180,8 +178,11 @@ impl Work<'_> {
             interrupt: &**self.interrupts,
             memory_limit: self.state.memory_limit,
             tally: self.tally.as_deref(),
+            usage: Some(&usage),
         };
-        bounds::within(self.interrupts.clone(), || action(&context))
+        let done = bounds::within(self.interrupts.clone(), || action(&context));
+        self.state.usage.note(usage.take());
+        done
     }
 
     /// Adds a notice.

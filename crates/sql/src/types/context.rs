@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::Type;
 use super::datetime::zone::TimeZone;
+use crate::identifier::{in_quotes, quote_identifier};
 
 /// How bytea prints (`bytea_output`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -67,8 +68,12 @@ pub trait ObjectNames: Send + Sync {
     fn is_own_database(&self, _name: &str) -> bool {
         true
     }
-    /// Oid of a function by its possibly qualified name.
+    /// Oid of the only function of a possibly qualified name.
     fn function_oid(&self, name: &str) -> Option<u32>;
+    /// Whether it is the name of several.
+    fn has_several_functions(&self, _name: &str) -> bool {
+        false
+    }
     /// Name of a function as `regproc` prints it.
     fn function_name(&self, oid: u32) -> Option<String>;
     /// Oid of a function by its possibly qualified name and the types of its arguments.
@@ -77,6 +82,10 @@ pub trait ObjectNames: Send + Sync {
     }
     /// Name of a function and the types of its arguments, as `regprocedure` prints them.
     fn procedure_name(&self, _oid: u32) -> Option<String> {
+        None
+    }
+    /// Name of an operator as `regoper` prints it, or with its operands' types as `regoperator`.
+    fn operator_name(&self, _oid: u32, _with_operands: bool) -> Option<String> {
         None
     }
     /// Oid of a schema.
@@ -118,6 +127,8 @@ pub struct FormatContext {
     pub extra_float_digits: i32,
     /// `bytea_output`.
     pub bytea_output: ByteaOutput,
+    /// `quote_all_identifiers`: names print in quotes also where they need none.
+    pub quote_all: bool,
     /// Start of the transaction, microseconds since 2000-01-01 UTC: what `now` and `today` mean.
     pub transaction_time: i64,
     /// Catalog names, if there is a catalog.
@@ -133,9 +144,17 @@ impl Default for FormatContext {
             interval_style: IntervalStyle::Postgres,
             extra_float_digits: 1,
             bytea_output: ByteaOutput::Hex,
+            quote_all: false,
             transaction_time: 0,
             objects: None,
         }
+    }
+}
+
+impl FormatContext {
+    /// A name as SQL text.
+    pub fn quoted(&self, name: &str) -> String {
+        if self.quote_all { in_quotes(name) } else { quote_identifier(name) }
     }
 }
 
@@ -148,6 +167,7 @@ impl fmt::Debug for FormatContext {
             .field("interval_style", &self.interval_style)
             .field("extra_float_digits", &self.extra_float_digits)
             .field("bytea_output", &self.bytea_output)
+            .field("quote_all", &self.quote_all)
             .field("transaction_time", &self.transaction_time)
             .finish_non_exhaustive()
     }

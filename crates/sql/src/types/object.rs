@@ -1,14 +1,17 @@
 //! The oid types that print as names: regclass, regtype, regproc, regprocedure, regnamespace,
-//! regrole.
+//! regrole, regoper and regoperator. The last two are read by number only.
 
 use super::input::parse_oid;
 use super::{FormatContext, TypeId};
 use crate::error::{SqlError, sqlstate};
+use crate::identifier::in_quotes;
 
-/// Reads a name or a number. 42P01, 42704, 42883 or 3F000 if there is no such object.
+/// Reads a name or a number. 42P01, 42704, 42883 or 3F000 if there is no such object,
+/// 42725 if a name is that of several functions.
 pub(super) fn parse(id: TypeId, text: &str, context: &FormatContext) -> Result<u32, SqlError> {
     let name = text.trim();
-    if name == "-" {
+    let is_operator = matches!(id, TypeId::Regoper | TypeId::Regoperator);
+    if name == "-" && !is_operator {
         return Ok(0);
     }
     if !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit()) {
@@ -16,6 +19,9 @@ pub(super) fn parse(id: TypeId, text: &str, context: &FormatContext) -> Result<u
     }
     if id == TypeId::Regtype {
         return parse_type(name, context);
+    }
+    if is_operator {
+        return Err(SqlError::unsupported(format_args!("{} of a name", id.sql_name())));
     }
     let objects = context.objects.as_deref();
     let (found, sqlstate, kind) = match id {
@@ -34,6 +40,10 @@ pub(super) fn parse(id: TypeId, text: &str, context: &FormatContext) -> Result<u
     match found {
         Some(oid) => Ok(oid),
         None if id == TypeId::Regclass => Err(no_relation(name, context)),
+        None if id == TypeId::Regproc && objects.is_some_and(|o| o.has_several_functions(name)) => {
+            let message = format!("more than one function named \"{name}\"");
+            Err(SqlError::new(sqlstate::AMBIGUOUS_FUNCTION, message))
+        }
         None => Err(SqlError::new(sqlstate, format!("{kind} \"{name}\" does not exist"))),
     }
 }
@@ -217,19 +227,59 @@ fn leading_name(text: &str) -> Option<(Vec<Part>, &str)> {
     }
 }
 
+/// A name that has quotes where it needs them, with quotes everywhere if these are asked for.
+pub(crate) fn requoted(name: String, context: &FormatContext) -> String {
+    if !context.quote_all {
+        return name;
+    }
+    match leading_name(&name) {
+        Some((parts, rest)) => {
+            let parts = parts.iter().map(|part| in_quotes(&part.name));
+            format!("{}{rest}", parts.collect::<Vec<_>>().join("."))
+        }
+        None => name.clone(),
+    }
+}
+
+/// The same of a type's name, unless it is made of words of the grammar.
+pub(crate) fn requoted_type(name: String, context: &FormatContext) -> String {
+    const GRAMMAR: [&str; 12] = [
+        "bigint",
+        "bit",
+        "boolean",
+        "character",
+        "double",
+        "integer",
+        "interval",
+        "numeric",
+        "real",
+        "smallint",
+        "time",
+        "timestamp",
+    ];
+    let word = name.split([' ', '(', '[']).next().unwrap_or_default();
+    if GRAMMAR.contains(&word) { name } else { requoted(name, context) }
+}
+
 /// Appends the name; the number if there is no such object.
 pub(super) fn write(id: TypeId, oid: u32, context: &FormatContext, out: &mut Vec<u8>) {
     let objects = context.objects.as_deref();
+    let quoted = |name: Option<String>| name.map(|name| requoted(name, context));
     let name = match id {
+        // There is an operator of the name.
+        TypeId::Regoper | TypeId::Regoperator if oid == 0 => None,
         _ if oid == 0 => Some("-".to_owned()),
         TypeId::Regtype => TypeId::from_oid(oid)
             .map(|ty| ty.sql_name().to_owned())
-            .or_else(|| objects.and_then(|o| o.type_name(oid))),
-        TypeId::Regclass => objects.and_then(|o| o.relation_name(oid)),
-        TypeId::Regproc => objects.and_then(|o| o.function_name(oid)),
+            .or_else(|| objects.and_then(|o| o.type_name(oid)))
+            .map(|name| requoted_type(name, context)),
+        TypeId::Regclass => quoted(objects.and_then(|o| o.relation_name(oid))),
+        TypeId::Regproc => quoted(objects.and_then(|o| o.function_name(oid))),
         TypeId::Regprocedure => objects.and_then(|o| o.procedure_name(oid)),
-        TypeId::Regnamespace => objects.and_then(|o| o.schema_name(oid)),
-        TypeId::Regrole => objects.and_then(|o| o.role_name(oid)),
+        TypeId::Regnamespace => quoted(objects.and_then(|o| o.schema_name(oid))),
+        TypeId::Regrole => quoted(objects.and_then(|o| o.role_name(oid))),
+        TypeId::Regoper => objects.and_then(|o| o.operator_name(oid, false)),
+        TypeId::Regoperator => objects.and_then(|o| o.operator_name(oid, true)),
         _ => None,
     };
     out.extend_from_slice(name.unwrap_or_else(|| oid.to_string()).as_bytes());

@@ -140,6 +140,8 @@ types! {
     Xid8 Xid8Array 5069 271 "xid8" "xid8" 8 UserDefined false;
     PgSnapshot PgSnapshotArray 5038 5039 "pg_snapshot" "pg_snapshot" -1 UserDefined false;
     TxidSnapshot TxidSnapshotArray 2970 2949 "txid_snapshot" "txid_snapshot" -1 UserDefined false;
+    Regoper RegoperArray 2203 2208 "regoper" "regoper" 4 Numeric false;
+    Regoperator RegoperatorArray 2204 2209 "regoperator" "regoperator" 4 Numeric false;
 }
 
 impl TypeId {
@@ -228,6 +230,8 @@ impl TypeId {
                 | TypeId::Regprocedure
                 | TypeId::Regnamespace
                 | TypeId::Regrole
+                | TypeId::Regoper
+                | TypeId::Regoperator
         )
     }
 

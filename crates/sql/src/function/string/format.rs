@@ -1,6 +1,6 @@
 //! `format`: texts by template.
 
-use super::quote::{quote_identifier, quote_text};
+use super::quote::quote_text;
 use super::text_form;
 use crate::error::{SqlError, sqlstate};
 use crate::function::EvalContext;
@@ -74,7 +74,7 @@ pub(super) fn format_text(arguments: &[Datum], types: &[Type], context: &EvalCon
                 ));
             }
             // The reader of specifiers lets no other one through.
-            _ => quote_identifier(&text_form(argument, types[index], context)?),
+            _ => context.quoted(&text_form(argument, types[index], context)?),
         };
         let missing = usize::try_from(width.unsigned_abs()).unwrap_or(0).saturating_sub(text.chars().count());
         context.check_size(out.len() + text.len() + missing)?;

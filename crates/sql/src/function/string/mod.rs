@@ -18,7 +18,6 @@ use self::identifier::parse_ident;
 use self::letters::{initcap, lower, lpad, repeat, reverse, rpad, translate, upper};
 pub(super) use self::letters::{lower_char, mapped};
 use self::normal::{is_normalized, normalize};
-pub(crate) use self::quote::quote_identifier;
 use self::quote::{quote_ident, quote_literal, quote_nullable};
 pub(super) use self::search::parts;
 use self::search::{position, replace, split_part, string_to_array};

@@ -6,7 +6,7 @@
 //! place itself stands directly before the first digit written.
 
 use super::number_template::{Anchor, Piece, Template};
-use crate::error::SqlError;
+use crate::error::{SqlError, sqlstate};
 use crate::function::EvalContext;
 use crate::function::math::unexpected;
 use crate::function::string::str_of;
@@ -295,7 +295,7 @@ impl<'a> Writer<'a> {
                     let refused =
                         self.number.first() == Some(&b'#') || self.negative || self.template.has_point;
                     if !refused {
-                        self.out.push_str(ordinal(&self.number, lower));
+                        self.out.push_str(ordinal(&self.number, lower)?);
                     }
                 }
                 Piece::Group | Piece::Minus | Piece::Plus | Piece::Roman { .. } => {}
@@ -382,13 +382,18 @@ impl<'a> Writer<'a> {
     }
 }
 
-fn ordinal(number: &[u8], lower: bool) -> &'static str {
+/// What makes it an ordinal number. 22P02 for NaN.
+fn ordinal(number: &[u8], lower: bool) -> Result<&'static str, SqlError> {
+    if !number.last().is_some_and(u8::is_ascii_digit) {
+        let message = format!("\"{}\" is not a number", String::from_utf8_lossy(number));
+        return Err(SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, message));
+    }
     let teen = number.len() > 1 && number[number.len() - 2] == b'1';
     let suffixes = if lower { ["st", "nd", "rd", "th"] } else { ["ST", "ND", "RD", "TH"] };
-    match number.last() {
+    Ok(match number.last() {
         Some(b'1') if !teen => suffixes[0],
         Some(b'2') if !teen => suffixes[1],
         Some(b'3') if !teen => suffixes[2],
         _ => suffixes[3],
-    }
+    })
 }

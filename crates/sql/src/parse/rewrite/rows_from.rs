@@ -4,6 +4,7 @@
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
+use super::from_item::begins_value;
 use super::{Pass, ROWS_FROM, dotted, innermost_open, is, word};
 
 /// A longer call of a function that gives records is not looked for behind its end.
@@ -58,7 +59,7 @@ impl Pass<'_> {
         let is_query = ["SELECT", "VALUES"].iter().any(|begin| is(rest.first(), begin));
         let (name, length) = dotted(rest);
         let opens = matches!(rest.get(length).map(|token| &token.token), Some(Token::LParen));
-        !is_query && !name.is_empty() && opens
+        !is_query && ((!name.is_empty() && opens) || begins_value(rest))
     }
 
     pub(super) fn rows_from(&mut self, span: Span) {

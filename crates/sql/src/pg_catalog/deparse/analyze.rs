@@ -6,7 +6,6 @@ use sqlparser::ast::{
     FunctionArguments, TrimWhereField, TypedString, UnaryOperator, Value, ValueWithSpan,
 };
 
-use super::super::names::quote_identifier;
 use super::scope::Names;
 use super::term::{Logic, Node, Term};
 use crate::bind::{common_type, name_parts, object_name, operator_name, resolve_type};
@@ -423,7 +422,7 @@ impl Analyzer<'_> {
             .zip(&found.arguments)
             .map(|(argument, ty)| self.convert(argument, *ty))
             .collect::<Result<_>>()?;
-        Ok(Term::new(Node::Function { name: quote_identifier(name), arguments }, found.result))
+        Ok(Term::new(Node::Function { name: self.format.quoted(name), arguments }, found.result))
     }
 
     fn function(&self, syntax: &Syntax, function: &Function) -> Result<Term> {

@@ -2,7 +2,6 @@
 
 use sqlparser::ast::{AccessExpr, Expr as Syntax, Subscript, Value, ValueWithSpan};
 
-use super::super::names::quote_identifier;
 use super::analyze::{Analyzer, unknown};
 use super::scope::Names;
 use super::term::{Node, Term};
@@ -17,7 +16,7 @@ impl Analyzer<'_> {
         };
         let mut columns = table.into_iter().flat_map(|table| table.visible_columns());
         match columns.find(|(_, column)| column.name == name) {
-            Some((_, column)) => Ok(Term::new(Node::Atom(quote_identifier(name)), column.ty)),
+            Some((_, column)) => Ok(Term::new(Node::Atom(self.format.quoted(name)), column.ty)),
             None => Err(SqlError::internal(format!("no column is named {name}"))),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::Style;
 use super::term::{Logic, Node, Term};
+use crate::types::object::requoted_type;
 use crate::types::{FormatContext, Type, TypeId};
 
 /// Stack left before printing goes on on a fresh one, and the size of that.
@@ -232,8 +233,7 @@ impl<'a> Printer<'a> {
                 }
             }
         }
-        self.out.push_str("::");
-        self.out.push_str(&to.format_with(self.format));
+        self.label(to);
     }
 
     /// A value; `labelled` with its type unless it shows by itself.
@@ -267,7 +267,7 @@ impl<'a> Printer<'a> {
 
     fn label(&mut self, ty: Type) {
         self.out.push_str("::");
-        self.out.push_str(&ty.format_with(self.format));
+        self.out.push_str(&requoted_type(ty.format_with(self.format), self.format));
     }
 
     /// A line break, with what follows indented.

@@ -3,6 +3,7 @@
 //! Each is an ordinary function of its arguments and the evaluation context; it finds the catalog
 //! through the session.
 
+mod counts;
 mod definitions;
 mod describe;
 mod general;
@@ -148,7 +149,8 @@ fn option(text: &str) -> Vec<Datum> {
 
 /// Every function of this module.
 pub fn functions() -> impl Iterator<Item = &'static Function> {
-    let tables: [&'static [Function]; 11] = [
+    let tables: [&'static [Function]; 12] = [
+        counts::FUNCTIONS,
         definitions::FUNCTIONS,
         describe::FUNCTIONS,
         general::FUNCTIONS,

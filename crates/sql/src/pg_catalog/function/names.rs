@@ -86,8 +86,6 @@ const OTHER_TYPES: &[(u32, u32, &str, &str)] = &[
     (1560, 1561, "bit", "bit"),
     (1562, 1563, "varbit", "bit varying"),
     (1790, 2201, "refcursor", "refcursor"),
-    (2203, 2208, "regoper", "regoper"),
-    (2204, 2209, "regoperator", "regoperator"),
     (2275, 1263, "cstring", "cstring"),
     (2279, 0, "trigger", "trigger"),
     (2280, 0, "language_handler", "language_handler"),

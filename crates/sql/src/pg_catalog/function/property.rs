@@ -1,10 +1,10 @@
 //! What indexes and their parts can do: `pg_index_has_property` and its like.
 //!
-//! There is one access method of indexes, btree, and all indexes can do the same. What is not asked
-//! of the kind of thing that it is asked of is NULL, as in PostgreSQL's `amutils.c`.
+//! All indexes are stored in order and can do the same, also those that are told as hash. What is
+//! not asked of the kind of thing that it is asked of is NULL, as in PostgreSQL's `amutils.c`.
 
 use super::super::Source;
-use super::super::relation::BTREE;
+use super::super::relation::{BTREE, HASH};
 use super::{integer, oid, over_catalog, plain, text};
 use crate::catalog::{Index, Relation};
 use crate::error::Result;
@@ -29,8 +29,13 @@ fn property(arguments: &[Datum]) -> String {
 
 fn of_method(arguments: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
     let can = ["can_order", "can_unique", "can_multi_col", "can_exclude", "can_include"];
-    let is_known = oid(arguments, 0) == BTREE && can.contains(&property(arguments).as_str());
-    truth(is_known.then_some(true))
+    let property = property(arguments);
+    let is_known = can.contains(&property.as_str());
+    truth(match oid(arguments, 0) {
+        BTREE => is_known.then_some(true),
+        HASH => is_known.then_some(property == "can_exclude"),
+        _ => None,
+    })
 }
 
 fn index<'a>(source: &Source<'a>, oid: u32) -> Option<&'a Index> {

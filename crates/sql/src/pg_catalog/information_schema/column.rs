@@ -9,7 +9,7 @@ use super::super::value::NULL;
 use super::super::viewer::Viewer;
 use super::super::{Source, all};
 use super::yes;
-use crate::catalog::{Column, Domain, Identity, Privileges, Sequence, Table};
+use crate::catalog::{Collation, Column, Domain, Identity, Privileges, Sequence, Table};
 use crate::oltp::subject::updatable_columns;
 use crate::types::{Type, TypeId};
 
@@ -22,6 +22,8 @@ pub(super) struct Row<'a> {
     /// The type, or the one directly under its domain.
     ty: Type,
     domain: Option<&'a Arc<Domain>>,
+    /// COLLATE.
+    collation: Option<Collation>,
     not_null: bool,
     default: Option<String>,
     identity: Option<(Identity, Option<&'a Arc<Sequence>>)>,
@@ -46,6 +48,7 @@ impl<'a> Row<'a> {
             place,
             ty: domain.map_or(ty, |domain| domain.base),
             domain,
+            collation: None,
             not_null: domain.is_some_and(|domain| domain.not_null),
             default: None,
             identity: None,
@@ -59,6 +62,7 @@ impl<'a> Row<'a> {
         let sequence = column.sequence.and_then(|oid| source.catalog.sequence_by_oid(oid));
         let row = Row::new(source, &table.schema_name, &table.name, &column.name, place, column.ty);
         Row {
+            collation: column.collation,
             not_null: column.not_null || row.not_null,
             default: default.map(|text| deparse::default(source, table, place, text, Style::Plain)),
             identity: column.identity.map(|identity| (identity, sequence)),
@@ -148,7 +152,9 @@ impl<'a> Row<'a> {
 
     /// The collation, unless it is the default one.
     pub(super) fn collation(&self) -> Option<&'static str> {
-        (facts(self.ty.id).collation == 950).then_some("C")
+        let of_type = (facts(self.ty.id).collation == Collation::C.oid()).then_some(Collation::C);
+        let collation = self.collation.or(of_type).filter(|one| *one != Collation::Default);
+        collation.map(Collation::name)
     }
 
     fn sequence(&self) -> Option<&'a Arc<Sequence>> {

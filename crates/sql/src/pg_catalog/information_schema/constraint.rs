@@ -7,10 +7,10 @@ use super::super::Source;
 use super::super::constraint::all_constraints;
 use super::super::definition::Constraint;
 use super::super::deparse::{self, Style};
-use super::super::names::quote_identifier;
 use super::super::viewer::Viewer;
 use super::{domain, yes};
 use crate::catalog::{Catalog, ForeignKey, Oid, Privileges, Table};
+use crate::identifier::quote_identifier;
 
 /// A row of `table_constraints`; NOT NULL counts as CHECK.
 struct Row {

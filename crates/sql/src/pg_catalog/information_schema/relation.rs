@@ -7,7 +7,7 @@ use super::super::value::NULL;
 use super::super::viewer::Viewer;
 use super::super::{Source, acl, all, definition, role};
 use super::yes;
-use crate::catalog::{CheckOption, Oid, Privileges, Securable, Sequence, View};
+use crate::catalog::{CheckOption, Collation, Oid, Privileges, Securable, Sequence, View};
 use crate::oltp::subject::updatable_columns;
 
 system_table! {
@@ -261,7 +261,7 @@ system_table! {
 
 system_table! {
     pub(super) static COLLATIONS = 13265 view "information_schema"."collations",
-    |source| ["default", "C", "POSIX"].into_iter().map(|name| (source, name)) => |(source, name)|,
+    |source| Collation::ALL.into_iter().map(|one| (source, one.name())) => |(source, name)|,
     collation_catalog: Name = source.database(),
     collation_schema: Name = "pg_catalog",
     collation_name: Name = name,

@@ -189,7 +189,7 @@ fn check_within(
 ) -> Result<()> {
     use ast::Statement as S;
     let Command::Sql(sql) = &statement.command else { return Err(unfit(tag(&statement.command))) };
-    if locks_rows_within(sql) {
+    if is_about_rows(statement) && locks_rows_within(sql) {
         return Err(unfit(
             "a statement in parts (a WITH query that changes rows, a subquery that locks them)",
         ));

@@ -15,8 +15,10 @@ use sqlparser::ast;
 
 use super::super::modes::isolation;
 use super::super::replication::Choice;
+use super::super::statement::tag;
 use super::super::variable::{list_text, object_name};
 use super::{Statement, fitness};
+use crate::error::Result;
 use crate::parse::Command;
 
 /// See the module's prose.
@@ -76,6 +78,30 @@ impl<'a> Message<'a> {
         }
         Message { before, isolation, said, request, statements, commit }
     }
+}
+
+/// What a statement is called that ends a block otherwise than by a plain COMMIT; none if it is
+/// another one.
+fn other_end(statement: &Statement) -> Option<&'static str> {
+    let sql = match &statement.command {
+        Command::Sql(sql) => sql.as_ref(),
+        Command::PrepareTransaction(_) => return Some(tag(&statement.command)),
+        _ => return None,
+    };
+    match sql {
+        ast::Statement::Commit { chain: true, .. } => Some("COMMIT AND CHAIN"),
+        ast::Statement::Rollback { chain: true, savepoint: None } => Some("ROLLBACK AND CHAIN"),
+        ast::Statement::Rollback { chain: false, savepoint: None } => Some("ROLLBACK"),
+        _ => None,
+    }
+}
+
+/// 0A000 for a block that ends otherwise than by COMMIT. It says so by what is in the way, and not
+/// by the BEGIN before it.
+pub(super) fn check_end(all: &[Statement]) -> Result<()> {
+    let [begin, rest @ ..] = all else { return Ok(()) };
+    let end = level_of_begin(begin).and_then(|_| rest.iter().find_map(other_end));
+    end.map_or(Ok(()), |end| Err(fitness::unfit(end)))
 }
 
 /// The isolation level that BEGIN names, if it names one; nothing if the statement is another one,

@@ -58,22 +58,9 @@ use failure::{caught, is_of_the_node};
 pub(super) use fitness::{check, check_parameters, is_under_rules_of_now};
 pub(crate) use fixed::Fixed;
 use given::Given;
-use message::Message;
 pub(super) use message::is_read_only;
+use message::{Message, check_end};
 use program::{Program, RULES, Step};
-
-/// Settings that say how texts become values and names become tables, and whether anybody looks at
-/// foreign keys.
-const SETTINGS: [&str; 8] = [
-    "search_path",
-    "TimeZone",
-    "DateStyle",
-    "IntervalStyle",
-    "extra_float_digits",
-    "bytea_output",
-    "client_min_messages",
-    "session_replication_role",
-];
 
 /// What a statement of a program gave.
 struct Answer {
@@ -212,6 +199,7 @@ impl Session {
 
     /// The statements of a message, as the parts of a program.
     async fn given_of(&mut self, statements: &[Statement]) -> Result<Vec<Given>> {
+        check_end(statements)?;
         let mut given = Vec::with_capacity(statements.len());
         for statement in statements {
             let one = match self.given(statement) {
@@ -291,10 +279,14 @@ impl Session {
     }
 
     /// 0A000 if a statement that writes is to be executed at every node and is part of a
-    /// transaction that nobody knows as a whole.
-    pub(super) fn check_replication(&self, command: &str) -> Result<()> {
-        let is_active = self.effective.replication == Choice::Active;
-        if !is_active || !self.database.engine().is_node() || self.is_ordered() {
+    /// transaction that nobody knows as a whole; or the COMMIT of such a one, of which that was
+    /// said afterwards.
+    pub(super) fn check_replication(&mut self, command: &str) -> Result<()> {
+        if !self.database.engine().is_node() || self.is_ordered() {
+            return Ok(());
+        }
+        if self.effective.replication != Choice::Active {
+            self.attempt.has_changed_here = true;
             return Ok(());
         }
         Err(fitness::unfit(format_args!(
@@ -327,10 +319,7 @@ impl Session {
         let (isolation, now) = (self.modes.isolation, self.format.transaction_time);
         let (statements, steps): (Vec<Arc<Prepared>>, Vec<Step>) =
             given.into_iter().map(|given| (given.prepared, given.step)).unzip();
-        let settings = self.facts.with_settings(|settings| {
-            let shown = SETTINGS.iter().filter_map(|name| Some((*name, settings.show(name).ok()?)));
-            shown.map(|(name, value)| (name.to_owned(), value)).collect()
-        });
+        let settings = self.facts.with_settings(|settings| program::settings(settings));
         let (catalog, _) = self.catalog_with_state();
         let program = Program {
             steps,
@@ -478,7 +467,7 @@ impl SqlDatabase {
         // Others who look see a session that executes, and none that waits in a transaction.
         session.facts.activity.begin(None, self.now());
         session.format.transaction_time = program.now;
-        let state = TransactionState::new(false, session.memory_limit);
+        let state = TransactionState::new(false, session.memory_limit, &session.facts.usage);
         session.open = Some(Open { engine: transaction, state });
         let mut trees = Vec::new();
         let done = caught(session.execute_steps(&program, &mut trees)).await;
@@ -508,7 +497,7 @@ impl SqlDatabase {
     /// If only this node has met an internal error, it has come to something else than the others,
     /// and its operator is to know where and why.
     fn note_if_defect(&self, position: Csn, error: &SqlError) {
-        if error.sqlstate == sqlstate::INTERNAL_ERROR {
+        if error.is_defect {
             self.nodes().note_defect(position, error);
         }
     }

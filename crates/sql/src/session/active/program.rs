@@ -7,6 +7,7 @@ use crate::catalog::{DATABASE_OID, Oid};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::session::OutputColumn;
 use crate::session::portal::changed_result;
+use crate::session::settings::Settings;
 
 /// In which version a program is written.
 const VERSION: u8 = 1;
@@ -19,6 +20,30 @@ const VERSION: u8 = 1;
 /// |---|---|
 /// | 1 | functions whose last digit is up to the node |
 pub(super) const RULES: u32 = 1;
+
+/// Settings that say how texts become values and names become tables, and whether anybody looks at
+/// foreign keys.
+const SETTINGS: [&str; 9] = [
+    "search_path",
+    "TimeZone",
+    "DateStyle",
+    "IntervalStyle",
+    "extra_float_digits",
+    "bytea_output",
+    "client_min_messages",
+    "session_replication_role",
+    QUOTE_ALL,
+];
+
+/// Says how names become texts. It is named only if it is on, which is seldom.
+const QUOTE_ALL: &str = "quote_all_identifiers";
+
+/// What they are in a session.
+pub(super) fn settings(session: &Settings) -> Vec<(String, String)> {
+    let shown = SETTINGS.iter().filter_map(|name| Some((*name, session.show(name).ok()?)));
+    let shown = shown.filter(|(name, value)| *name != QUOTE_ALL || value == "on");
+    shown.map(|(name, value)| (name.to_owned(), value)).collect()
+}
 
 /// One statement.
 #[derive(Debug, Serialize, Deserialize)]

@@ -7,8 +7,10 @@ use cognate_engine::{GovernorInfo, Statistics};
 
 use super::Facts;
 use crate::catalog::{Catalog, DATABASE_OID, MONITOR_OID, Oid, Rights, Sequence};
+use crate::expr::Counts;
 use crate::pg_catalog::{
-    CursorRow, FamilyRow, LockRow, PreparedRow, ServerView, SessionRow, StatementRow, TransactionRow,
+    CountsReset, CursorRow, DatabaseCounts, FamilyRow, LockRow, PreparedRow, ServerView, SessionRow,
+    StatementRow, TransactionRow,
 };
 use crate::session::failures::Failure;
 use crate::session::{SqlDatabase, insight, presence};
@@ -97,6 +99,27 @@ impl ServerView for Facts {
 
     fn approximate_rows(&self, tree: u32) -> u64 {
         self.database.engine().approximate_rows(tree)
+    }
+
+    fn usage_of(&self, relation: Oid) -> Counts {
+        self.database.usage().of(relation)
+    }
+
+    fn usage_in(&self, database: Oid) -> DatabaseCounts {
+        self.database.of(database).map(|known| known.usage().sum()).unwrap_or_default()
+    }
+
+    fn reset_usage(&self, relation: Option<Oid>) {
+        let (usage, now) = (self.database.usage(), self.now());
+        if let Some(relation) = relation {
+            return usage.reset_relation(relation, now);
+        }
+        let Statistics { commits, empty_commits, rollbacks, deadlocks, .. } = self.statistics();
+        usage.reset(CountsReset { at: Some(now), commits: commits + empty_commits, rollbacks, deadlocks });
+    }
+
+    fn may_administer(&self) -> bool {
+        self.is_superuser(&self.catalog())
     }
 
     fn tree_bytes(&self, tree: u32) -> i64 {

@@ -29,6 +29,8 @@ pub struct Effective {
     pub extra_float_digits: i32,
     /// `bytea_output`.
     pub bytea_output: ByteaOutput,
+    /// `quote_all_identifiers`.
+    pub quote_all: bool,
     /// `statement_timeout` in milliseconds, 0 for none.
     pub statement_timeout_ms: u64,
     /// `lock_timeout` in milliseconds, 0 for none.
@@ -79,6 +81,7 @@ impl Default for Effective {
             date_order: DateOrder::Mdy,
             extra_float_digits: 1,
             bytea_output: ByteaOutput::Hex,
+            quote_all: false,
             statement_timeout_ms: 0,
             lock_timeout_ms: 0,
             idle_in_transaction_timeout_ms: 0,
@@ -130,6 +133,7 @@ impl Effective {
             } else {
                 ByteaOutput::Hex
             },
+            quote_all: value("quote_all_identifiers") == "on",
             statement_timeout_ms: milliseconds("statement_timeout"),
             lock_timeout_ms: milliseconds("lock_timeout"),
             idle_in_transaction_timeout_ms: milliseconds("idle_in_transaction_session_timeout"),

@@ -476,6 +476,19 @@ mod tests {
             ("nonsense", "1", "42704 unrecognized configuration parameter \"nonsense\""),
             ("cognate.nonsense", "1", "42704 unrecognized configuration parameter \"cognate.nonsense\""),
             ("my.own", "x", "x"),
+            ("cognate.read_after", "cafe/18446744073709551615", "cafe/18446744073709551615"),
+            (
+                "cognate.read_after",
+                "cafe",
+                "22023 invalid value for parameter \"cognate.read_after\": \"cafe\"",
+            ),
+            ("cognate.read_after", "/1", "22023 invalid value for parameter \"cognate.read_after\": \"/1\""),
+            (
+                "cognate.read_after",
+                "a/-1",
+                "22023 invalid value for parameter \"cognate.read_after\": \"a/-1\"",
+            ),
+            ("cognate.read_after", "", ""),
         ] {
             assert_eq!(set(&mut settings, name, value), expected, "{name} = {value}");
         }

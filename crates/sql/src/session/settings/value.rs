@@ -3,7 +3,7 @@
 use super::definition::Unit;
 use super::{Definition, Kind};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::identifier::{quote_name, split_names};
+use crate::identifier::{quote_identifier, split_names};
 use crate::types::datetime;
 
 fn invalid(definition: &Definition, text: &str) -> SqlError {
@@ -35,6 +35,7 @@ pub(super) fn normalize(definition: &Definition, text: &str, current: &str) -> R
         }
         Kind::Enum(values) => enumerated(definition, text, values),
         Kind::Text if definition.name == "application_name" => Ok(printable(text)),
+        Kind::Text if definition.name == "cognate.read_after" => token(definition, text),
         Kind::Text => Ok(text.to_owned()),
         Kind::Only(value) => match parse_bool(text) {
             _ if text.eq_ignore_ascii_case(value) => Ok(value.to_owned()),
@@ -42,7 +43,7 @@ pub(super) fn normalize(definition: &Definition, text: &str, current: &str) -> R
             _ => Err(SqlError::unsupported(format_args!("parameter \"{}\" = \"{text}\"", definition.name))),
         },
         Kind::Names => split_names(text)
-            .map(|names| names.iter().map(|name| quote_name(name)).collect::<Vec<_>>().join(", "))
+            .map(|names| names.iter().map(|name| quote_identifier(name)).collect::<Vec<_>>().join(", "))
             .map_err(|()| invalid(definition, text).with_detail("List syntax is invalid.")),
         Kind::TimeZone => datetime::zone::setting_of(text).ok_or_else(|| invalid(definition, text)),
         Kind::DateStyle => date_style(definition, text, current),
@@ -60,6 +61,18 @@ pub(super) fn normalize(definition: &Definition, text: &str, current: &str) -> R
 /// ASCII is a question mark, so nobody's name begins a new line there.
 fn printable(text: &str) -> String {
     text.bytes().map(|byte| if matches!(byte, b' '..=b'~') { char::from(byte) } else { '?' }).collect()
+}
+
+/// The token of a commit, as `cognate.commit_token` shows it: a cluster's id and a position. Empty
+/// for none.
+fn token(definition: &Definition, text: &str) -> Result<String> {
+    let parts = text.split_once('/');
+    if text.is_empty() || parts.is_some_and(|(id, at)| !id.is_empty() && at.parse::<u64>().is_ok()) {
+        return Ok(text.to_owned());
+    }
+    Err(invalid(definition, text).with_detail(
+        "A token has the form <id of the cluster>/<position>, as SHOW cognate.commit_token tells it.",
+    ))
 }
 
 /// An encoding's name with nothing but its letters and digits, which is how PostgreSQL compares

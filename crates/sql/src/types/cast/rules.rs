@@ -107,6 +107,7 @@ fn numbers(from: TypeId, to: TypeId) -> Option<Rule> {
         (id, T::Int4) if id.is_oid() => Some(Rule { context: Assignment, convert: Some(c::oid_to_int4) }),
         (T::Oid, id) | (id, T::Oid) if id.is_oid() => binary(Implicit),
         (T::Regproc, T::Regprocedure) | (T::Regprocedure, T::Regproc) => binary(Implicit),
+        (T::Regoper, T::Regoperator) | (T::Regoperator, T::Regoper) => binary(Implicit),
         _ => None,
     }
 }
