@@ -480,7 +480,7 @@ mod tests {
         assert_eq!((votes, found.marks), (vec![root("b")], vec![(root("a"), Mark::Committed)]));
     }
 
-    /// What it said before is not to be taken for nothing. Without the whole folder it is a new one.
+    /// What it said before is not to be taken for nothing. Without the whole folder it is new.
     #[test]
     fn a_journal_without_the_log_that_it_had_is_damaged() {
         let folder = tempfile::tempdir().unwrap();

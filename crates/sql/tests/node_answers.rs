@@ -221,6 +221,29 @@ fn behind_number<'l>(line: &'l str, before: &str) -> &'l str {
     behind
 }
 
+/// Who replaces a view waits for whoever has read it at the same node, and for nobody at others:
+/// they do not go on with another definition.
+#[tokio::test]
+async fn who_reads_a_view_that_another_node_replaces_does_not_commit() {
+    let cluster = Cluster::start();
+    let (mut one, mut two) = (session(&cluster, 0), session(&cluster, 1));
+    simple_query(&mut one, "CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t VALUES (1), (2)").await;
+    simple_query(&mut one, "CREATE TABLE told (n int)").await;
+    simple_query(&mut one, "CREATE VIEW vw AS SELECT k FROM t").await;
+    for (level, shown) in [("REPEATABLE READ", "k > 1"), ("SERIALIZABLE", "k > 0")] {
+        cluster.settle().await;
+        simple_query(&mut one, &format!("BEGIN ISOLATION LEVEL {level}; SELECT count(*) FROM vw")).await;
+        let replace = format!("CREATE OR REPLACE VIEW vw AS SELECT k FROM t WHERE {shown}");
+        assert_eq!(simple_query(&mut two, &replace).await, ["CREATE VIEW"]);
+        cluster.settle().await;
+        let mut told = simple_query(&mut one, "INSERT INTO told SELECT count(*) FROM vw").await;
+        told.extend(simple_query(&mut one, "COMMIT").await);
+        assert!(told.iter().any(|line| line.starts_with("ERROR 40001")), "{level}: {told:?}");
+    }
+    assert_eq!(row(&cluster, &mut two, "SELECT count(*) FROM told").await, "0");
+    cluster.assert_equal();
+}
+
 /// Whoever is refused for what another node has done, and had nothing locked there, is told which
 /// transaction of which node that was, and where the two met.
 #[tokio::test]

@@ -233,6 +233,7 @@ mod at_one {
         group_sets,
         view_words,
         view_changes,
+        view_locks,
         updatable_views,
         generated_columns,
         deferrable_unique,
@@ -497,6 +498,7 @@ const STAYING: &[&str] = &[
     "snapshot_refresh",
     "transaction_ids",
     "unvalidated_constraints",
+    "view_locks",
 ];
 
 #[test]

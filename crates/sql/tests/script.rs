@@ -666,6 +666,7 @@ scripts!(
     group_sets,
     view_words,
     view_changes,
+    view_locks,
     updatable_views,
     generated_columns,
     deferrable_unique,

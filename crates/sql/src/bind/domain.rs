@@ -126,18 +126,38 @@ impl Binder<'_> {
         search_path: &[String],
         syntax: &ast::Expr,
     ) -> Result<Expr> {
+        self.noted_condition(base, search_path, syntax).map(|(bound, _)| bound)
+    }
+
+    /// The oids of the types of users that a condition over VALUE names.
+    pub(crate) fn types_of_condition(
+        &mut self,
+        base: Type,
+        search_path: &[String],
+        syntax: &ast::Expr,
+    ) -> Result<Vec<u32>> {
+        self.noted_condition(base, search_path, syntax).map(|(_, named)| named)
+    }
+
+    /// A condition over VALUE, and the oids of the types of users that it names.
+    fn noted_condition(
+        &mut self,
+        base: Type,
+        search_path: &[String],
+        syntax: &ast::Expr,
+    ) -> Result<(Expr, Vec<u32>)> {
         let search_path = std::mem::replace(&mut self.search_path, search_path.to_vec());
         let barrier = std::mem::replace(&mut self.barrier, self.levels.len());
         let ctes = std::mem::take(&mut self.ctes);
         let positions = std::mem::replace(&mut self.positions, false);
         let scope = self.scope.take();
         // What a constraint needs, the domain depends on, not who uses the domain.
-        let named = self.user_types.len();
+        let before = self.user_types.len();
         let bound = self.condition_over_value(base, syntax);
-        self.user_types.truncate(named);
+        let named = self.user_types.split_off(before);
         (self.search_path, self.barrier, self.ctes) = (search_path, barrier, ctes);
         (self.positions, self.scope) = (positions, scope);
-        bound
+        Ok((bound?, named))
     }
 
     fn condition_over_value(&mut self, base: Type, syntax: &ast::Expr) -> Result<Expr> {

@@ -75,8 +75,8 @@ pub(crate) use query::{MAX_RELATIONS, too_many_relations};
 pub(crate) use routine::{Called, Form, alone};
 #[cfg(test)]
 pub(crate) use row_counts::MOST_TAKEN;
-pub(crate) use row_counts::Taken;
 pub use row_counts::{ColumnValues, NoRowCounts, RowCounts};
+pub(crate) use row_counts::{Taken, Unled};
 pub use scope::{name_parts, object_name};
 pub(crate) use scope::{name_span, schema_and_name};
 pub(crate) use select::lock_name;

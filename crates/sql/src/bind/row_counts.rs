@@ -13,6 +13,11 @@ pub trait RowCounts {
 
     /// What is known of the values of a table's column; none if nothing is.
     fn values(&self, table: &Table, column: usize) -> Option<ColumnValues>;
+
+    /// Whether an index leads to all rows that are to be read.
+    fn leads_to_all(&self, _index: &Index) -> bool {
+        true
+    }
 }
 
 /// What is known of the values of a column, roughly.
@@ -96,6 +101,34 @@ impl RowCounts for Taken<'_> {
 
     fn values(&self, table: &Table, column: usize) -> Option<ColumnValues> {
         self.0.values(table, column).map(ColumnValues::taken)
+    }
+
+    fn leads_to_all(&self, index: &Index) -> bool {
+        self.0.leads_to_all(index)
+    }
+}
+
+/// The same, and of which indexes it is known that they do not lead to all rows: by their trees.
+pub(crate) struct Unled<'a> {
+    pub(crate) counts: &'a dyn RowCounts,
+    pub(crate) trees: Vec<u32>,
+}
+
+impl RowCounts for Unled<'_> {
+    fn rows(&self, table: &Table) -> Option<u64> {
+        self.counts.rows(table)
+    }
+
+    fn entries(&self, index: &Index) -> Option<u64> {
+        self.counts.entries(index)
+    }
+
+    fn values(&self, table: &Table, column: usize) -> Option<ColumnValues> {
+        self.counts.values(table, column)
+    }
+
+    fn leads_to_all(&self, index: &Index) -> bool {
+        !self.trees.contains(&index.tree)
     }
 }
 

@@ -47,7 +47,7 @@ impl Work<'_> {
                 if table.columns[place].generated.is_some() {
                     return Err(generated_column(&table, name));
                 }
-                table.columns[place].default = self.default_text(&table.columns[place], value)?;
+                table.columns[place].default = self.default_text(&table.columns[place], value).await?;
             }
             Operation::DropDefault => {
                 if table.columns[place].identity.is_some() {
@@ -170,6 +170,10 @@ impl Work<'_> {
         table.checks.retain(|check| !check.columns.contains(&place));
         let owned = self.catalog.sequences().filter(|sequence| sequence.owner == Some((oid, place)));
         let sequences: Vec<Oid> = owned.map(|sequence| sequence.oid).collect();
+        for &sequence in &sequences {
+            // Who is about to take values of one is waited for, and looked at.
+            self.lock_table(sequence, TreeMode::Exclusive).await?;
+        }
         bury(&mut table.columns[place], place);
         self.drop_defaults_of(&sequences, &mut table, &what, cascade).await?;
         let natural = self.natural_over(oid)?;
@@ -182,7 +186,6 @@ impl Work<'_> {
             self.forget_reference(key).await?;
         }
         for &sequence in &sequences {
-            self.lock_table(sequence, TreeMode::Exclusive).await?;
             self.remove(sequence)?;
         }
         self.drop_broken_views(oid, &what, cascade).await?;

@@ -62,12 +62,26 @@ impl Work<'_> {
         }
     }
 
-    /// The relation that was found by a name, as it is once nobody else can change it. 42P01 if the
-    /// name means another one by then.
+    /// The relation that was found by a name, as it is once nobody else can change it, and nobody
+    /// who has read it goes on doing so. 42P01 if the name means another one by then.
     pub(crate) async fn held(&mut self, name: &Qualified, found: &Relation) -> Result<Relation> {
+        self.held_as(name, found, TreeMode::Exclusive).await
+    }
+
+    /// The same with a lock on what is a view that others may share who do not change it.
+    pub(super) async fn held_as(
+        &mut self,
+        name: &Qualified,
+        found: &Relation,
+        of_view: TreeMode,
+    ) -> Result<Relation> {
         match found {
             Relation::Table(_) => drop(self.locked_table(name, TreeMode::Exclusive).await?),
-            Relation::View(view) => self.lock_name(view.schema, &view.name).await?,
+            Relation::View(view) => {
+                // Whoever waits for readers is not to have the name, which one of them may ask for.
+                self.lock_table(view.oid, of_view).await?;
+                self.lock_name(view.schema, &view.name).await?;
+            }
             Relation::Sequence(sequence) => self.lock_table(sequence.oid, TreeMode::Exclusive).await?,
             Relation::Index(..) => {}
         }
@@ -165,9 +179,10 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// A view that changes with what is under it, as it is once nobody else can change it. `None`
-    /// if whoever was waited for has dropped it.
+    /// A view that changes with what is under it, as it is once nobody else can change it. It gives
+    /// what it gave, and whoever reads it goes on. `None` if whoever was waited for has dropped it.
     pub(super) async fn held_view(&mut self, view: &View) -> Result<Option<Arc<View>>> {
+        self.lock_table(view.oid, TreeMode::ShareUpdateExclusive).await?;
         self.lock_name(view.schema, &view.name).await?;
         Ok(match self.catalog.relation_by_oid(view.oid) {
             Some(Relation::View(now)) => Some(now.clone()),

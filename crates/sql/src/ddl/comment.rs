@@ -57,7 +57,8 @@ impl Work<'_> {
             self.require_relation_owner(&relation)?;
             if matches!(relation, Relation::View(_)) {
                 // Others may be changing what is said of it.
-                let Relation::View(view) = self.held(&name, &relation).await? else {
+                let held = self.held_as(&name, &relation, TreeMode::ShareUpdateExclusive).await?;
+                let Relation::View(view) = held else {
                     return Err(undefined_table(&name));
                 };
                 let mut view = View::clone(&view);
@@ -91,7 +92,7 @@ impl Work<'_> {
                 self.lock_table(table.oid, TreeMode::Exclusive).await?;
                 self.find(&name).ok_or_else(|| undefined_table(&name))?
             }
-            _ => self.held(&name, &relation).await?,
+            _ => self.held_as(&name, &relation, TreeMode::ShareUpdateExclusive).await?,
         };
         match held {
             Relation::Table(table) => {

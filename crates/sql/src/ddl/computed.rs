@@ -59,19 +59,34 @@ impl Use {
 
 impl Work<'_> {
     /// An expression of a new index, with the name that its column would have alone.
-    pub(crate) fn new_expression(&self, table: &Table, syntax: &Syntax, place: usize) -> Result<Computed> {
+    pub(crate) async fn new_expression(
+        &mut self,
+        table: &Table,
+        syntax: &Syntax,
+        place: usize,
+    ) -> Result<Computed> {
         let name = nameable(syntax).unwrap_or_else(|| "expr".to_owned());
-        Ok(Computed { name, ..self.new_computed(table, syntax, place, Use::Expression)? })
+        Ok(Computed { name, ..self.new_computed(table, syntax, place, Use::Expression).await? })
     }
 
     /// The predicate of a new index.
-    pub(crate) fn new_predicate(&self, table: &Table, syntax: &Syntax, place: usize) -> Result<Computed> {
-        self.new_computed(table, syntax, place, Use::Predicate)
+    pub(crate) async fn new_predicate(
+        &mut self,
+        table: &Table,
+        syntax: &Syntax,
+        place: usize,
+    ) -> Result<Computed> {
+        self.new_computed(table, syntax, place, Use::Predicate).await
     }
 
     /// Makes a column a generated one. 42P17 if it is made from one, or from more than the row.
-    pub(crate) fn generate_column(&self, table: &mut Table, place: usize, syntax: &Syntax) -> Result<()> {
-        let computed = self.new_computed(table, syntax, place, Use::Generated(place))?;
+    pub(crate) async fn generate_column(
+        &mut self,
+        table: &mut Table,
+        place: usize,
+        syntax: &Syntax,
+    ) -> Result<()> {
+        let computed = self.new_computed(table, syntax, place, Use::Generated(place)).await?;
         let is_generated = |base: &&usize| **base == place || table.columns[**base].generated.is_some();
         if let Some(base) = computed.columns.iter().find(is_generated) {
             let name = &table.columns[*base].name;
@@ -90,7 +105,14 @@ impl Work<'_> {
         self.bind_alike(table, &syntax, Use::Generated(place)).map(|typed| Some(typed.expr))
     }
 
-    fn new_computed(&self, table: &Table, syntax: &Syntax, place: usize, what: Use) -> Result<Computed> {
+    async fn new_computed(
+        &mut self,
+        table: &Table,
+        syntax: &Syntax,
+        place: usize,
+        what: Use,
+    ) -> Result<Computed> {
+        self.hold_named(syntax).await?;
         let meant = self.bind(|binder| what.bind(binder, table, syntax))?;
         let mut fixed = syntax.clone();
         self.fix_literals(&mut fixed, &meant.expr, what)?;

@@ -53,7 +53,7 @@ impl Work<'_> {
                 self.add_key(table, request, rows == Rows::MustMeetIt).await
             }
             ConstraintRequest::Check { name, expression, no_inherit } => {
-                let mut check = self.bind_new_check(table, name, &expression)?;
+                let mut check = self.bind_new_check(table, name, &expression).await?;
                 check.no_inherit = no_inherit;
                 check.not_valid = rows == Rows::NotLookedAt;
                 if rows == Rows::MustMeetIt {

@@ -32,7 +32,7 @@ impl Work<'_> {
         if statement.columns.len() + included.len() > MAX_INDEX_COLUMNS {
             return Err(too_many_columns());
         }
-        let mut made = self.index_parts(&table, statement)?;
+        let mut made = self.index_parts(&table, statement).await?;
         let name = match &statement.name {
             Some(name) => Qualified::from_object_name(name)?.name,
             None => {
@@ -77,12 +77,13 @@ impl Work<'_> {
 
     /// The parts of the key, with the names that they have as columns of the index, and the
     /// predicate.
-    fn index_parts(&self, table: &Table, statement: &ast::CreateIndex) -> Result<Parts> {
+    async fn index_parts(&mut self, table: &Table, statement: &ast::CreateIndex) -> Result<Parts> {
         let mut parts = Parts::default();
         let mut free = table.free_place();
         for column in &statement.columns {
             let (expression, collation) = collated(&column.column.expr);
-            let (key, ty) = match self.index_key(table, expression, free)? {
+            let key = self.index_key(table, expression, free).await?;
+            let (key, ty) = match key {
                 Key::Column(place) => {
                     parts.names.push(unique_name(&parts.names, &table.columns[place].name));
                     (IndexKey::Column(place), table.columns[place].ty)
@@ -103,13 +104,13 @@ impl Work<'_> {
             parts.columns.push(IndexColumn { key, descending, nulls_first, class, collation });
         }
         if let Some(predicate) = &statement.predicate {
-            let predicate = self.new_predicate(table, predicate, free)?;
+            let predicate = self.new_predicate(table, predicate, free).await?;
             parts.predicate = Some(predicate).filter(|predicate| predicate.text != "true");
         }
         Ok(parts)
     }
 
-    fn index_key(&self, table: &Table, syntax: &ast::Expr, free: usize) -> Result<Key> {
+    async fn index_key(&mut self, table: &Table, syntax: &ast::Expr, free: usize) -> Result<Key> {
         let mut bare = syntax;
         while let ast::Expr::Nested(inner) = bare {
             bare = inner;
@@ -117,7 +118,7 @@ impl Work<'_> {
         if let ast::Expr::Identifier(name) = bare {
             return place(table, name).map(Key::Column);
         }
-        let expression = self.new_expression(table, bare, free)?;
+        let expression = self.new_expression(table, bare, free).await?;
         if expression.ty.id.is_pseudo() || expression.ty.id == TypeId::Record {
             let (name, ty) = (&expression.name, expression.ty.id.sql_name());
             let message = format!("column \"{name}\" has pseudo-type {ty}");
@@ -192,8 +193,8 @@ enum Key {
     Expression(Computed),
 }
 
-/// Whether the index is to be told as one of hash, which an ordered index stands for: it answers all
-/// that such a one does. 0A000 or 42704 for other methods than that and btree.
+/// Whether the index is to be told as one of hash, which an ordered index stands for: it answers
+/// all that such a one does. 0A000 or 42704 for other methods than that and btree.
 fn is_hash(statement: &ast::CreateIndex) -> Result<bool> {
     let Some(method) = &statement.using else { return Ok(false) };
     let method = method.to_string().to_lowercase();

@@ -156,7 +156,7 @@ impl Work<'_> {
         // They may be made from columns that come later. Once more, for those that are made from
         // generated ones.
         for (place, expression) in generated.iter().chain(&generated) {
-            self.generate_column(table, *place, expression)?;
+            self.generate_column(table, *place, expression).await?;
         }
         Ok(())
     }
@@ -201,11 +201,11 @@ impl Work<'_> {
             column.identity = request.identity.map(|(identity, _)| identity);
             column.default = Some(super::sequence::nextval(oid));
         } else if let Some(default) = &request.default {
-            column.default = self.default_text(&column, default)?;
+            column.default = self.default_text(&column, default).await?;
         }
         table.columns.push(column);
         if let Some(expression) = &request.generated {
-            self.generate_column(table, place, expression)?;
+            self.generate_column(table, place, expression).await?;
         }
         Ok(())
     }

@@ -149,7 +149,7 @@ impl Work<'_> {
         }
         domain.not_null = not_null == Some(true);
         domain.default = match default {
-            Some(expression) => self.domain_default(&domain, expression)?,
+            Some(expression) => self.domain_default(&domain, expression).await?,
             None => {
                 let under = base.domain_oid().and_then(|oid| self.catalog.domain_by_oid(oid));
                 under.and_then(|under| under.default.clone())
@@ -157,7 +157,7 @@ impl Work<'_> {
         };
         for clause in clauses {
             if let DomainClause::Check(name, expression) = clause {
-                let (check, _) = self.new_check(&domain, name.as_ref().map(fold), expression)?;
+                let (check, _) = self.new_check(&domain, name.as_ref().map(fold), expression).await?;
                 domain.add(check);
             }
         }
@@ -165,7 +165,8 @@ impl Work<'_> {
     }
 
     /// The text a DEFAULT is stored as, once it is known to fit. NULL is no default.
-    fn domain_default(&self, domain: &Domain, default: &ast::Expr) -> Result<Option<String>> {
+    async fn domain_default(&mut self, domain: &Domain, default: &ast::Expr) -> Result<Option<String>> {
+        self.hold_named(default).await?;
         let bound = self.bind(|binder| {
             binder.push_level();
             let bound = binder.in_clause(Clause::Default, |binder| {
@@ -196,8 +197,8 @@ impl Work<'_> {
     }
 
     /// A new CHECK constraint, with a name if it was given none, and its condition.
-    fn new_check(
-        &self,
+    async fn new_check(
+        &mut self,
         domain: &Domain,
         name: Option<String>,
         syntax: &ast::Expr,
@@ -205,6 +206,7 @@ impl Work<'_> {
         if let Some(name) = name.as_deref().filter(|name| domain.check(name).is_some()) {
             return Err(duplicate_constraint(name, &domain.name));
         }
+        self.hold_named(syntax).await?;
         let search_path = self.facts.named_path(&self.catalog);
         let bound = self.bind(|binder| binder.domain_condition(domain.base, &search_path, syntax))?;
         let name = name.unwrap_or_else(|| {
@@ -250,7 +252,7 @@ impl Work<'_> {
         match change {
             DomainChange::Default(default) => {
                 domain.default = match default {
-                    Some(expression) => self.domain_default(&domain, expression)?,
+                    Some(expression) => self.domain_default(&domain, expression).await?,
                     None => None,
                 };
             }
@@ -262,7 +264,7 @@ impl Work<'_> {
             }
             DomainChange::Add { name, expression, not_valid } => {
                 let name = name.as_ref().map(fold);
-                let (mut check, condition) = self.new_check(&domain, name, expression)?;
+                let (mut check, condition) = self.new_check(&domain, name, expression).await?;
                 check.not_valid = *not_valid;
                 let rule = Rule::Check(condition);
                 self.enforce(&domain, Some(&rule).filter(|_| !not_valid)).await?;

@@ -466,9 +466,9 @@ impl Work<'_> {
         let new: Vec<Oid> = wanted.difference(locked).copied().collect();
         for &oid in &new {
             self.interrupts.check()?;
-            match self.catalog.relation_by_oid(oid).cloned() {
-                Some(Relation::View(view)) => self.lock_name(view.schema, &view.name).await?,
-                _ => self.lock_table(oid, TreeMode::Exclusive).await?,
+            self.lock_table(oid, TreeMode::Exclusive).await?;
+            if let Some(Relation::View(view)) = self.catalog.relation_by_oid(oid).cloned() {
+                self.lock_name(view.schema, &view.name).await?;
             }
             let has_list = self.catalog.relation_by_oid(oid).is_some_and(|of| !of.is_temporary());
             if has_list && self.catalog.has_roles() && plan.removed.contains(&oid) {

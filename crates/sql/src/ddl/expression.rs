@@ -42,7 +42,12 @@ impl Work<'_> {
 
     /// The text a DEFAULT is stored as, once it is known to fit its column. NULL is no default at
     /// all.
-    pub(crate) fn default_text(&self, column: &Column, default: &ast::Expr) -> Result<Option<String>> {
+    pub(crate) async fn default_text(
+        &mut self,
+        column: &Column,
+        default: &ast::Expr,
+    ) -> Result<Option<String>> {
+        self.hold_named(default).await?;
         // Whether it is too long is found out where it is used, as in PostgreSQL.
         let loose = Column { ty: column.ty.parameter(), ..column.clone() };
         let bound = self.bind(|binder| bind_default(binder, &loose, default))?;
@@ -132,12 +137,13 @@ impl Work<'_> {
     }
 
     /// A new CHECK constraint, with a name if it was given none.
-    pub(crate) fn bind_new_check(
-        &self,
+    pub(crate) async fn bind_new_check(
+        &mut self,
         table: &Table,
         name: Option<String>,
         syntax: &ast::Expr,
     ) -> Result<Check> {
+        self.hold_named(syntax).await?;
         let bound = self.bind_check_syntax(table, syntax)?;
         let columns = columns_of(table, syntax, &bound);
         let name = name.unwrap_or_else(|| {

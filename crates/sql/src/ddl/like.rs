@@ -173,6 +173,9 @@ impl Work<'_> {
             self.is_taken(&schema.name, name) || table.indexes.iter().any(|other| other.name == name)
         });
         self.claim_name(&schema, &name).await?;
+        for computed in index.computed() {
+            self.hold_named(&parse_expression(&computed.text)?).await?;
+        }
         let mut copy = index.clone();
         move_to(&mut copy, source, table)?;
         let oid = self.allocate_oid()?;

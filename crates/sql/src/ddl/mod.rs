@@ -5,12 +5,12 @@
 //! (who drops or renames a schema holds it alone), the name of a relation that is made or renamed
 //! (so that two sessions cannot both make it), then tables by oid. A view is held by its name, a
 //! sequence like a table: whoever changes one stores all of it, so nobody else may be changing it.
-//! What a new view reads is held, too, since nobody else knows of the view yet. A statement that
-//! changes a table holds it exclusively, or in a mode that keeps out itself, if readers, or writers
-//! as well, see nothing of the change (`alter_table` says why they may go on); one that builds an
-//! index without changing what readers see could share it, but holds it exclusively, which is
-//! simpler and never slower by much. After each lock the catalog is looked at again: what a name
-//! meant before a wait may have changed.
+//! What a new view, expression or function names is held, too, since nobody else knows of these yet
+//! (`held`). A statement that changes a table holds it exclusively, or in a mode that keeps out
+//! itself, if readers, or writers as well, see nothing of the change (`alter_table` says why they
+//! may go on); one that builds an index without changing what readers see could share it, but holds
+//! it exclusively, which is simpler and never slower by much. After each lock the catalog is looked
+//! at again: what a name meant before a wait may have changed.
 
 pub(crate) mod alter_column;
 pub(crate) mod alter_constraint;
@@ -33,6 +33,7 @@ pub(crate) mod expression;
 pub(crate) mod extension;
 pub(crate) mod grant;
 mod grant_column;
+mod held;
 mod hints;
 pub(crate) mod like;
 mod lists;

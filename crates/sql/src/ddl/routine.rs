@@ -53,6 +53,9 @@ impl Work<'_> {
         let returned = self.returned(create, &mut arguments)?;
         let types: Vec<Type> = arguments.iter().map(|argument| argument.ty).chain([returned.ty]).collect();
         self.hold_types(&types).await?;
+        if let Some(relation) = returned.row_of {
+            self.hold_row_type(relation).await?;
+        }
         check_names(&arguments)?;
         self.check_promises(create, returned.is_set)?;
         let routine = Routine {

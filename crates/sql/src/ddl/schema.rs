@@ -135,11 +135,10 @@ impl Work<'_> {
         for relation in relations {
             match &relation {
                 Relation::View(view) => names.push(view.name.clone()),
-                Relation::Table(_) | Relation::Sequence(_) => {
-                    self.lock_table(relation.oid(), TreeMode::ShareUpdateExclusive).await?;
-                }
-                Relation::Index(..) => {}
+                Relation::Table(_) | Relation::Sequence(_) => {}
+                Relation::Index(..) => continue,
             }
+            self.lock_table(relation.oid(), TreeMode::ShareUpdateExclusive).await?;
         }
         for name in names {
             self.lock_name(schema, &name).await?;

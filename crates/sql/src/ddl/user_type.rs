@@ -18,9 +18,10 @@ use super::expression::{bind_check, bind_default};
 use super::names::Qualified;
 use super::resolve::undefined_schema;
 use super::routine::lock_name;
-use crate::bind::{Binder, renamed};
+use crate::bind::{Binder, Clause, renamed};
 use crate::catalog::{
-    Catalog, Check, Column, Computed, Index, Object, Oid, Relation, Routine, Schema, Table, UserType, View,
+    Catalog, Check, Column, Computed, Domain, DomainCheck, Index, Object, Oid, Relation, Routine, Schema,
+    Table, UserType, View,
 };
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Interrupt as _;
@@ -39,6 +40,8 @@ pub(super) struct Uses {
     defaults: Vec<(Oid, String)>,
     /// Constraints that name a type, by table and name.
     constraints: Vec<(Oid, String)>,
+    /// Constraints of domains that stay, by domain and name.
+    conditions: Vec<(Oid, String)>,
     /// Indexes whose expressions or predicates name a type: of which table.
     indexes: Vec<(Oid, Oid)>,
     /// Functions and procedures with arguments or results of the types.
@@ -56,6 +59,7 @@ impl Uses {
         self.views.clear();
         self.types.retain(|ty| !gone.contains(&ty.oid()));
         self.routines.retain(|oid| !gone.contains(oid));
+        self.conditions.retain(|(domain, _)| !gone.contains(domain));
     }
 
     /// Whether nothing has to be done but for the views.
@@ -64,6 +68,7 @@ impl Uses {
             && self.columns.is_empty()
             && self.defaults.is_empty()
             && self.constraints.is_empty()
+            && self.conditions.is_empty()
             && self.indexes.is_empty()
             && self.routines.is_empty()
     }
@@ -339,6 +344,9 @@ impl Work<'_> {
             table.checks.retain(|check| check.name != name);
             self.change(Object::Table(table.into()))?;
         }
+        for (oid, name) in uses.conditions {
+            self.drop_condition(oid, &name).await?;
+        }
         for (oid, name) in uses.defaults {
             self.lock_table(oid, TreeMode::Exclusive).await?;
             let mut table = self.table_copy(oid)?;
@@ -369,6 +377,17 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// Drops a constraint of a domain, which may have gone meanwhile.
+    async fn drop_condition(&mut self, oid: Oid, name: &str) -> Result<()> {
+        if let Some(domain) = self.catalog.domain_by_oid(oid).cloned() {
+            self.lock_name(domain.schema, &domain.name).await?;
+        }
+        let Some(domain) = self.catalog.domain_by_oid(oid) else { return Ok(()) };
+        let mut domain = Domain::clone(domain);
+        domain.checks.retain(|check| check.name != name);
+        self.change(Object::Domain(domain.into()))
+    }
+
     /// Views go without a word, and with them what depends on them.
     pub(super) async fn drop_views_silently(&mut self, views: &[Oid]) -> Result<()> {
         // Somebody else may have dropped some of them before.
@@ -384,12 +403,8 @@ impl Work<'_> {
         while let Some(ty) = uses.types.get(at).cloned() {
             at += 1;
             let on = describe_type(self, &ty);
-            for domain in self.catalog.domains().filter(|domain| domain.base.user_type() == Some(ty.oid())) {
-                if uses.types.iter().all(|known| known.oid() != domain.oid) {
-                    let domain = UserType::Domain(domain.clone());
-                    uses.dependents.push((describe_type(self, &domain), on.clone()));
-                    uses.types.push(domain);
-                }
+            for domain in self.catalog.domains().filter(|domain| !gone.contains(&domain.oid)) {
+                self.uses_in_domain(&ty, &on, domain, &mut uses);
             }
             for table in self.catalog.tables().filter(|table| !gone.contains(&table.oid)) {
                 self.interrupts.check()?;
@@ -405,6 +420,27 @@ impl Work<'_> {
         }
         self.uses_in_views(gone, &mut uses);
         Ok(uses)
+    }
+
+    /// A domain goes with the type that it is over, and with one that its default names; of its
+    /// constraints those go that name a type.
+    fn uses_in_domain(&self, ty: &UserType, on: &str, domain: &Arc<Domain>, uses: &mut Uses) {
+        if uses.types.iter().any(|known| known.oid() == domain.oid) {
+            return;
+        }
+        if domain.base.user_type() == Some(ty.oid()) || self.domain_default_names(ty, domain) {
+            let domain = UserType::Domain(domain.clone());
+            uses.dependents.push((describe_type(self, &domain), on.to_owned()));
+            uses.types.push(domain);
+            return;
+        }
+        for check in domain.checks.iter().filter(|check| self.condition_names(ty, domain, check)) {
+            let known = (domain.oid, check.name.clone());
+            if !uses.conditions.contains(&known) {
+                uses.dependents.push((format!("constraint {}", check.name), on.to_owned()));
+                uses.conditions.push(known);
+            }
+        }
     }
 
     /// Views over those that use types.
@@ -516,6 +552,28 @@ impl Work<'_> {
     fn default_names(&self, ty: &UserType, column: &Column) -> bool {
         let Some(text) = column.default.as_deref() else { return false };
         self.text_names(ty, text, |binder, syntax| bind_default(binder, column, syntax).map(drop))
+    }
+
+    /// Whether a domain's default has a cast to a type.
+    fn domain_default_names(&self, ty: &UserType, domain: &Domain) -> bool {
+        let Some(text) = domain.default.as_deref() else { return false };
+        self.text_names(ty, text, |binder, syntax| {
+            binder.push_level();
+            let bound = binder.in_clause(Clause::Default, |binder| binder.expression(syntax));
+            binder.pop_level()?;
+            bound.map(drop)
+        })
+    }
+
+    /// Whether a domain's constraint has a cast to a type.
+    fn condition_names(&self, ty: &UserType, domain: &Domain, check: &DomainCheck) -> bool {
+        if !mentions(&check.expression, ty.name()) {
+            return false;
+        }
+        let named = parse_expression(&check.expression).and_then(|syntax| {
+            self.bind(|binder| binder.types_of_condition(domain.base, &check.search_path, &syntax))
+        });
+        named.is_ok_and(|named| named.contains(&ty.oid()))
     }
 
     /// Whether a table's constraint has a cast to a type.

@@ -3,14 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cognate_engine::{LockMode, TreeMode};
+use cognate_engine::TreeMode;
 use sqlparser::ast;
 
 use super::names::Qualified;
 use super::resolve::{duplicate_relation, wrong_type};
-use super::routine::lock_name;
 use crate::bind::{Noted, base_table, pinned};
-use crate::catalog::{self, CheckOption, Column, Object, Oid, Relation, Securable, View};
+use crate::catalog::{self, CheckOption, Column, Object, Oid, Relation, Schema, Securable, View};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::identifier::fold;
 use crate::parse::{Command, changes_rows, parse_single, selects_into};
@@ -41,16 +40,7 @@ impl Work<'_> {
         }
         let schema = self.creation_schema(&name, statement.temporary || reads_temporary)?;
         self.hold_schema(&schema).await?;
-        self.lock_name(schema.oid, &name.name).await?;
-        let existing = match self.catalog.relation(&schema.name, &name.name) {
-            None => None,
-            Some(relation @ Relation::View(view)) if statement.or_replace => {
-                self.require_relation_owner(relation)?;
-                Some(view.clone())
-            }
-            Some(_) if statement.or_replace => return Err(wrong_type(&name.name, "view")),
-            Some(_) => return Err(duplicate_relation(&name.name)),
-        };
+        let existing = self.claim_view(&schema, &name.name, statement.or_replace).await?;
         let (columns, depends_on, noted) = self.bind_held(&statement.query).await?;
         if existing.as_ref().is_some_and(|view| depends_on.contains(&view.oid)) {
             let message = format!("infinite recursion detected in rules for relation \"{}\"", name.name);
@@ -89,6 +79,30 @@ impl Work<'_> {
             Some(_) => self.follow_in_views(&before, oid).await,
             None => Ok(()),
         }
+    }
+
+    /// Locks the name of a view that is to be made. The one that it takes the place of, which
+    /// nobody reads any more by then who has done so before. 42P07, 42809, 42501.
+    async fn claim_view(&mut self, schema: &Schema, name: &str, replaces: bool) -> Result<Option<Arc<View>>> {
+        // Whoever waits for readers is not to have the name, which one of them may ask for.
+        if replaces && let Some(relation @ Relation::View(_)) = self.catalog.relation(&schema.name, name) {
+            self.require_relation_owner(relation)?;
+            let oid = relation.oid();
+            self.lock_table(oid, TreeMode::Exclusive).await?;
+        }
+        self.lock_name(schema.oid, name).await?;
+        let existing = match self.catalog.relation(&schema.name, name) {
+            None => return Ok(None),
+            Some(relation @ Relation::View(view)) if replaces => {
+                self.require_relation_owner(relation)?;
+                view.clone()
+            }
+            Some(_) if replaces => return Err(wrong_type(name, "view")),
+            Some(_) => return Err(duplicate_relation(name)),
+        };
+        // Another one may have come to the name meanwhile.
+        self.lock_table(existing.oid, TreeMode::Exclusive).await?;
+        Ok(Some(existing))
     }
 
     /// The text that a view keeps of its query: it means the same to other sessions, and later on.
@@ -181,26 +195,6 @@ impl Work<'_> {
                 self.hold_from_going(oid).await?;
                 held.insert(oid);
             }
-        }
-    }
-
-    /// Keeps a relation, routine or type of users as it is.
-    async fn hold_from_going(&mut self, oid: u32) -> Result<()> {
-        match self.catalog.relation_by_oid(oid).cloned() {
-            Some(Relation::Table(_) | Relation::Sequence(_)) => {
-                return self.lock_table(oid, TreeMode::Read).await;
-            }
-            Some(Relation::View(view)) => {
-                return self.lock_name_as(view.schema, &view.name, LockMode::Shared).await;
-            }
-            Some(Relation::Index(..)) | None => {}
-        }
-        if let Some(routine) = self.catalog.routine_by_oid(oid).cloned() {
-            return self.lock_name_as(routine.schema, &lock_name(&routine.name), LockMode::Shared).await;
-        }
-        match self.catalog.user_type_by_oid(oid) {
-            Some(ty) => self.lock_name_as(ty.schema(), ty.name(), LockMode::Shared).await,
-            None => Ok(()),
         }
     }
 

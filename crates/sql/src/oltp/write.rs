@@ -50,9 +50,9 @@ pub(crate) enum Locked {
 }
 
 impl Work<'_> {
-    /// Whether others may have written rows of the table: its rows need locks, and may be newer than
-    /// the snapshot, also for who holds the table as a whole by now. The transaction has not made
-    /// it, nor emptied it, nor written all its rows anew.
+    /// Whether others may have written rows of the table: its rows need locks, and may be newer
+    /// than the snapshot, also for who holds the table as a whole by now. The transaction has not
+    /// made it, nor emptied it, nor written all its rows anew.
     #[inline]
     pub(crate) fn is_shared(&self, table: &Table) -> bool {
         !self.engine.has_created(table.tree)

@@ -88,7 +88,7 @@ impl Search<'_> {
             self.expression_sargs(table, relation, bound, &mut sargs);
         }
         let mut paths = vec![self.full_scan()];
-        for index in &table.indexes {
+        for index in table.indexes.iter().filter(|index| self.row_counts.leads_to_all(index)) {
             let implied = match (index.is_plain(), &bound) {
                 (true, _) => Implied::whole(),
                 (false, Some(bound)) => match self.implied(relation, bound, index) {

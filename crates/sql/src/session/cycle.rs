@@ -38,7 +38,7 @@ use std::ops::Bound;
 use cognate_engine::{Cycle, Dependency, Edge, Object, StaleRead, TreeId, node_of};
 
 use super::SqlDatabase;
-use crate::catalog::{Catalog, Index, IndexKey, Oid, Privileges, Rights, Securable, Table};
+use crate::catalog::{Catalog, Index, IndexKey, Oid, Privileges, Relation, Rights, Securable, Table};
 use crate::error::{Met, SqlError, sqlstate};
 use crate::keys;
 use crate::oltp::index_maintenance::key_tree;
@@ -167,7 +167,12 @@ pub(crate) fn explain_changed(
     error.with_hint(RETRY)
 }
 
-/// A key or a whole table in terms of the catalog, and the table.
+/// A relation as a whole.
+fn named(relation: &Relation) -> String {
+    format!("{} \"{}\"", relation.kind(), relation.name())
+}
+
+/// A key or a whole relation in terms of the catalog, and the table.
 fn place_of<'c>(
     tree: TreeId,
     key: Option<&[u8]>,
@@ -176,10 +181,10 @@ fn place_of<'c>(
     reader: Option<&Rights>,
 ) -> (Option<String>, Option<&'c Table>) {
     match key {
-        // Whole tables are locked by their oid.
+        // Whole tables and views are locked by their oid.
         None => {
             let table = catalog.table_by_oid(tree).map(|table| &**table);
-            (table.map(|table| format!("table \"{}\"", table.name)), table)
+            (catalog.relation_by_oid(tree).map(named), table)
         }
         Some(key) => {
             let object = Object::Key(tree, cognate_engine::Key::copy_from_slice(key));
@@ -319,7 +324,7 @@ pub(super) fn explain_deadlock(
             }
             None => {
                 let oid: Oid = place.strip_prefix("tree ")?.parse().ok()?;
-                format!("table \"{}\"", catalog.table_by_oid(oid)?.name)
+                named(catalog.relation_by_oid(oid)?)
             }
         };
         Some(format!("{waiter} lock on {place}; {blocker}"))
@@ -353,11 +358,12 @@ pub(super) struct Place {
     pub(super) key: Option<String>,
 }
 
-/// Finds what a lock is on. Whole tables are locked by their oid, rows by their tree.
+/// Finds what a lock is on. Whole tables, views and sequences are locked by their oid, rows by
+/// their tree.
 pub(super) fn locate(catalog: &Catalog, tree: TreeId, key: Option<&[u8]>) -> Place {
     let Some(key) = key else {
-        let table = catalog.table_by_oid(tree);
-        return Place { relation: Some(tree), name: table.map(|table| table.name.clone()), key: None };
+        let name = catalog.relation_by_oid(tree).map(|relation| relation.name().to_owned());
+        return Place { relation: Some(tree), name, key: None };
     };
     let Some((table, index)) = find(catalog, tree) else {
         return Place { relation: None, name: None, key: None };

@@ -323,15 +323,8 @@ impl Session {
         if create.columns.len() > outputs.len() {
             return Err(SqlError::syntax("too many column names were specified"));
         }
-        let column = |(place, output): (usize, &OutputColumn)| ColumnRequest {
-            name: create.columns.get(place).map_or_else(|| output.name.clone(), |column| fold(&column.name)),
-            ty: if output.ty.id == TypeId::Unknown { TypeId::Text.into() } else { output.ty },
-            collation: None,
-            not_null: None,
-            default: None,
-            serial: false,
-            identity: None,
-            generated: None,
+        let column = |(place, output): (usize, &OutputColumn)| {
+            column_of(output, create.columns.get(place).map(|column| fold(&column.name)))
         };
         let columns: Vec<ColumnRequest> = outputs.iter().enumerate().map(column).collect();
         let options = crate::ddl::create_table::storage_options(&create.table_options)?;
@@ -378,5 +371,19 @@ impl Session {
             fetch = Box::pin(self.advance(&mut portal, &mut batch, 0)).await?;
         }
         Ok(PortalState::Done(CommandTag::Rows("SELECT", count)))
+    }
+}
+
+/// A column of the table that a query's output becomes, called so if the statement says how.
+fn column_of(output: &OutputColumn, name: Option<String>) -> ColumnRequest {
+    ColumnRequest {
+        name: name.unwrap_or_else(|| output.name.clone()),
+        ty: if output.ty.id == TypeId::Unknown { TypeId::Text.into() } else { output.ty },
+        collation: None,
+        not_null: None,
+        default: None,
+        serial: false,
+        identity: None,
+        generated: None,
     }
 }

@@ -68,8 +68,8 @@ struct State {
 fn kind_of(error: &SqlError) -> usize {
     match error.sqlstate {
         sqlstate::DEADLOCK_DETECTED => 3,
-        // First what names a table, for its name may be anything.
-        _ if error.message.contains("change of table") => 4,
+        // First what names a table or a view, for its name may be anything.
+        _ if error.message.contains("change of table") || error.message.contains("change of view") => 4,
         _ if error.message.contains("dependencies") => 0,
         _ if error.message.contains("of another node") => 2,
         _ => 1,

@@ -1,4 +1,5 @@
-//! The tables of a plan: their locks, and that the transaction may still read them as they are now.
+//! The tables and views of a plan: their locks, and that the transaction may still read them as
+//! they are now.
 
 use std::sync::Arc;
 
@@ -6,12 +7,14 @@ use cognate_engine::{Access, Isolation, TreeMode};
 
 use super::work::hold_table;
 use super::{Block, Open, Planned, Session};
-use crate::catalog::{Oid, Table};
+use crate::catalog::{Object, Oid, Table, View};
 use crate::error::{Result, SqlError, sqlstate};
 
 impl Session {
-    /// Locks the tables a plan reads and the one it changes. True if it had to wait for one. That
-    /// takes nothing of what a running statement works with, but for the transaction.
+    /// Locks the tables a plan reads and the one it changes, and the views by way of which it does:
+    /// their definitions stay as long as the transaction may read by them again. True if it had to
+    /// wait for one. That takes nothing of what a running statement works with, but for the
+    /// transaction.
     pub(super) async fn lock_tables(&mut self, planned: &Planned) -> Result<bool> {
         let mode = |oid: Oid| match () {
             () if planned.changes(oid) => TreeMode::Write,
@@ -26,6 +29,9 @@ impl Session {
         }
         let Open { engine, state } = open;
         let mut waited = false;
+        for view in &planned.views {
+            waited |= hold_table(engine, state, &interrupts, view.oid, TreeMode::Read).await?;
+        }
         for oid in shared {
             waited |= hold_table(engine, state, &interrupts, oid, TreeMode::Share).await?;
         }
@@ -35,12 +41,14 @@ impl Session {
         Ok(waited)
     }
 
-    /// A statement depends on the definitions of its tables and routines as well. They seldom
-    /// change, so mostly nothing is noted.
+    /// A statement depends on the definitions of its tables, views and routines as well. They
+    /// seldom change, so mostly nothing is noted.
     pub(super) fn note_tables(&self, planned: &Planned) {
         let Some(open) = &self.open else { return };
         let changed = self.changed_at();
-        let oids = planned.tables.iter().map(|table| table.oid).chain(planned.routine_oids());
+        let relations = planned.tables.iter().map(|table| table.oid);
+        let relations = relations.chain(planned.views.iter().map(|view| view.oid));
+        let oids = relations.chain(planned.routine_oids());
         let database = self.database.oid();
         let keys = oids.map(|oid| crate::catalog::store::key(database, oid));
         if changed > open.engine.snapshot() {
@@ -72,8 +80,25 @@ impl Session {
         }
     }
 
+    /// The trees of indexes that the transaction has made over rows which others have written. They
+    /// lead to the newest rows, and not to all that an earlier snapshot shows: as long as it stays,
+    /// nothing is read by them. That a key is free is looked up in the newest commits.
+    pub(super) fn unled(&self) -> Vec<u32> {
+        let Some(open) = &self.open else { return Vec::new() };
+        if open.engine.isolation() == Isolation::ReadCommitted {
+            return Vec::new();
+        }
+        let tables = open.state.catalog.changes().iter().filter_map(|(_, object)| match object {
+            Some(Object::Table(table)) if !open.engine.has_created(table.tree) => Some(table),
+            _ => None,
+        });
+        let trees = tables.flat_map(|table| table.indexes.iter().map(|index| index.tree));
+        trees.filter(|tree| open.engine.has_created(*tree)).collect()
+    }
+
     /// A READ ONLY block has no locks on what it reads that keep definitions as they are. So it
-    /// remembers them, and fails where the rows of a table would look otherwise than before: 40001.
+    /// remembers them, and fails where the rows of a table would look otherwise than before, or a
+    /// view would give other ones: 40001.
     pub(super) fn check_seen(&mut self, planned: &Planned) -> Result<()> {
         if self.block != Block::Explicit {
             return Ok(());
@@ -89,6 +114,13 @@ impl Session {
                 Some(_) => return Err(changed_table(table)),
             }
         }
+        for view in &planned.views {
+            match open.state.seen_views.iter().find(|seen| seen.oid == view.oid) {
+                None => open.state.seen_views.push(Arc::clone(view)),
+                Some(seen) if Arc::ptr_eq(seen, view) || read_alike(seen, view) => {}
+                Some(_) => return Err(changed_view(view)),
+            }
+        }
         Ok(())
     }
 }
@@ -100,11 +132,27 @@ fn look_alike(before: &Table, now: &Table) -> bool {
         && columns.all(|(a, b)| a.name == b.name && a.ty == b.ty && a.dropped == b.dropped)
 }
 
+/// Whether a view gives the same rows of the same tables as it did.
+fn read_alike(before: &View, now: &View) -> bool {
+    let mut columns = before.columns.iter().zip(&now.columns);
+    before.query == now.query
+        && before.search_path == now.search_path
+        && before.columns.len() == now.columns.len()
+        && columns.all(|(a, b)| a.name == b.name && a.ty == b.ty)
+}
+
 #[cold]
 fn changed_table(table: &Table) -> SqlError {
-    let name = &table.name;
-    let message = format!("could not serialize access due to a concurrent change of table \"{name}\"");
+    changed("table", &table.name).met_at(table.oid, None)
+}
+
+#[cold]
+fn changed_view(view: &View) -> SqlError {
+    changed("view", &view.name).met_at(view.oid, None)
+}
+
+fn changed(kind: &str, name: &str) -> SqlError {
+    let message = format!("could not serialize access due to a concurrent change of {kind} \"{name}\"");
     SqlError::new(sqlstate::SERIALIZATION_FAILURE, message)
         .with_hint("The transaction might succeed if retried.")
-        .met_at(table.oid, None)
 }

@@ -12,8 +12,8 @@ use super::portal::changed_result;
 use super::routine::CallPlan;
 use super::statement::tag;
 use super::{Action, Block, OutputColumn, Planned, Prepared, Session, Statement};
-use crate::bind::{BindContext, Binder, Called, Clause, NoRowCounts, RowCounts, refuse_subquery};
-use crate::catalog::Catalog;
+use crate::bind::{BindContext, Binder, Called, Clause, NoRowCounts, RowCounts, Unled, refuse_subquery};
+use crate::catalog::{Catalog, Oid, Relation};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{NoReader, ReadContext};
 use crate::function::EvalContext;
@@ -358,14 +358,14 @@ impl Session {
         let (known, learned) = (Sizes::new(&self.database), self.database.gathered().ordinal());
         // What every node executes is planned by what every node knows.
         let sizes: &dyn RowCounts = if self.plans_alike || self.is_ordered() { &NoRowCounts } else { &known };
-        let interrupts = self.interrupts();
+        let (interrupts, row_counts) = (self.interrupts(), Unled { counts: sizes, trees: self.unled() });
         let planned = bounds::within(interrupts.clone(), || {
             let context = BindContext {
                 catalog: &catalog,
                 search_path: &search_path,
                 eval: EvalContext { interrupt: &*interrupts, ..self.eval() },
                 virtual_tables: &SystemTables,
-                row_counts: sizes,
+                row_counts: &row_counts,
                 source: &statement.source,
             };
             let fresh = || {
@@ -415,6 +415,11 @@ impl Session {
         let columns = columns.map(Arc::from);
         let mut planned =
             Planned::new(action, binder.parameter_types()?, columns, binder.tables().to_vec(), state);
+        let view = |oid: &Oid| match binder.context.catalog.relation_by_oid(*oid) {
+            Some(Relation::View(view)) => Some(view.clone()),
+            _ => None,
+        };
+        planned.views = binder.views().iter().filter_map(view).collect();
         planned.routines = binder.routines().to_vec();
         planned.tells_ids = binder.tells_ids();
         planned.asks_outcome = binder.asks_outcome();

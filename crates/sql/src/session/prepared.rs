@@ -14,7 +14,7 @@ use super::SqlDatabase;
 use super::gathering::Gathered;
 use crate::bind::Need;
 use crate::budget::{Budget, Charge};
-use crate::catalog::{Oid, Table};
+use crate::catalog::{Oid, Table, View};
 use crate::error::Result;
 use crate::expr::RoutineBody;
 use crate::oltp::delete::DeletePlan;
@@ -65,6 +65,8 @@ pub(crate) struct Planned {
     pub(crate) columns: Option<Arc<[OutputColumn]>>,
     /// Tables read or changed.
     pub(crate) tables: Vec<Arc<Table>>,
+    /// Views by way of which it reads or changes them.
+    pub(crate) views: Vec<Arc<View>>,
     /// The functions of users that it calls: they live as long as it.
     pub(crate) routines: Vec<Arc<RoutineBody>>,
     /// It asks by ids which transactions its snapshot shows.
@@ -129,13 +131,14 @@ impl Planned {
         state: u64,
     ) -> Planned {
         let (state, growth) = (AtomicU64::new(state), AtomicU64::new(0));
-        let (routines, rows) = (Vec::new(), Vec::new());
+        let (views, routines, rows) = (Vec::new(), Vec::new(), Vec::new());
         let meets_temporary = tables.iter().any(|table| table.temporary);
         let mut planned = Planned {
             action,
             parameter_types,
             columns,
             tables,
+            views,
             routines,
             tells_ids: false,
             asks_outcome: false,

@@ -10,7 +10,7 @@ use super::moves::Moves;
 use super::settings::Mark;
 use super::usage::{SessionUsage, TransactionUsage};
 use crate::budget::Charge;
-use crate::catalog::{Deferrable, ForeignKey, Index, Oid, OwnCatalog, Table};
+use crate::catalog::{Deferrable, ForeignKey, Index, Oid, OwnCatalog, Table, View};
 use crate::oltp::foreign_key::{Check, DeferredChecks};
 use crate::oltp::pending::Pending;
 
@@ -32,6 +32,8 @@ pub(crate) struct TransactionState {
     pub(crate) reads_unlocked: bool,
     /// Tables that it has read without a lock on them, as they were then.
     pub(crate) seen: Vec<Arc<Table>>,
+    /// The same of views.
+    pub(crate) seen_views: Vec<Arc<View>>,
     /// Its snapshot is one that no cycle can go through.
     pub(crate) is_safe: bool,
     /// It has met temporary objects: it cannot be prepared.
@@ -98,6 +100,7 @@ impl TransactionState {
             locks_reads: false,
             reads_unlocked: false,
             seen: Vec::new(),
+            seen_views: Vec::new(),
             is_safe: false,
             is_temporary: false,
             memory_limit,
