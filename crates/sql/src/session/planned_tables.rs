@@ -88,7 +88,7 @@ impl Session {
         if open.engine.isolation() == Isolation::ReadCommitted {
             return Vec::new();
         }
-        let tables = open.state.catalog.changes().iter().filter_map(|(_, object)| match object {
+        let tables = open.state.catalog.changes().values().filter_map(|object| match object {
             Some(Object::Table(table)) if !open.engine.has_created(table.tree) => Some(table),
             _ => None,
         });
