@@ -76,7 +76,7 @@ pub(crate) use routine::{Called, Form, alone};
 #[cfg(test)]
 pub(crate) use row_counts::MOST_TAKEN;
 pub use row_counts::{ColumnValues, NoRowCounts, RowCounts};
-pub(crate) use row_counts::{Taken, Unled};
+pub(crate) use row_counts::{Taken, WithoutIndexes};
 pub use scope::{name_parts, object_name};
 pub(crate) use scope::{name_span, schema_and_name};
 pub(crate) use select::lock_name;

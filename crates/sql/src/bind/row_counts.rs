@@ -108,13 +108,14 @@ impl RowCounts for Taken<'_> {
     }
 }
 
-/// The same, and of which indexes it is known that they do not lead to all rows: by their trees.
-pub(crate) struct Unled<'a> {
+/// What is known of tables, and that nothing is to be read by some indexes.
+pub(crate) struct WithoutIndexes<'a> {
     pub(crate) counts: &'a dyn RowCounts,
+    /// The trees of those indexes. Mostly there are none.
     pub(crate) trees: Vec<u32>,
 }
 
-impl RowCounts for Unled<'_> {
+impl RowCounts for WithoutIndexes<'_> {
     fn rows(&self, table: &Table) -> Option<u64> {
         self.counts.rows(table)
     }

@@ -18,6 +18,7 @@
 
 mod access;
 pub mod access_list;
+mod collation;
 mod column;
 mod column_access;
 mod constraint;
@@ -41,7 +42,8 @@ mod view;
 pub mod store;
 
 pub use access::{Access, AclItem, DefaultAccess, Privileges, Securable};
-pub use column::{Collation, Column, Identity};
+pub use collation::Collation;
+pub use column::{Column, Identity};
 pub use column_access::ColumnAccess;
 pub use constraint::{Check, ForeignKey, Reference, ReferentialAction};
 pub use database::{Database, TEMPLATE0_OID, TEMPLATE1_OID};

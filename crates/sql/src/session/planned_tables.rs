@@ -83,7 +83,7 @@ impl Session {
     /// The trees of indexes that the transaction has made over rows which others have written. They
     /// lead to the newest rows, and not to all that an earlier snapshot shows: as long as it stays,
     /// nothing is read by them. That a key is free is looked up in the newest commits.
-    pub(super) fn unled(&self) -> Vec<u32> {
+    pub(super) fn newer_indexes(&self) -> Vec<u32> {
         let Some(open) = &self.open else { return Vec::new() };
         if open.engine.isolation() == Isolation::ReadCommitted {
             return Vec::new();

@@ -12,7 +12,9 @@ use super::portal::changed_result;
 use super::routine::CallPlan;
 use super::statement::tag;
 use super::{Action, Block, OutputColumn, Planned, Prepared, Session, Statement};
-use crate::bind::{BindContext, Binder, Called, Clause, NoRowCounts, RowCounts, Unled, refuse_subquery};
+use crate::bind::{
+    BindContext, Binder, Called, Clause, NoRowCounts, RowCounts, WithoutIndexes, refuse_subquery,
+};
 use crate::catalog::{Catalog, Oid, Relation};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{NoReader, ReadContext};
@@ -358,7 +360,8 @@ impl Session {
         let (known, learned) = (Sizes::new(&self.database), self.database.gathered().ordinal());
         // What every node executes is planned by what every node knows.
         let sizes: &dyn RowCounts = if self.plans_alike || self.is_ordered() { &NoRowCounts } else { &known };
-        let (interrupts, row_counts) = (self.interrupts(), Unled { counts: sizes, trees: self.unled() });
+        let interrupts = self.interrupts();
+        let row_counts = WithoutIndexes { counts: sizes, trees: self.newer_indexes() };
         let planned = bounds::within(interrupts.clone(), || {
             let context = BindContext {
                 catalog: &catalog,
