@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use cognate_sql::SqlError;
 use cognate_sql::session::{
     CommandTag, Fetch, Format, OutputColumn, Portal, Prepared, RowSink, Session as SqlSession, SinkState,
     TransactionStatus,
@@ -414,8 +415,14 @@ fn encode(parameters: &[&dyn Parameter], types: &[Type], out: &mut Vec<u8>) -> R
 struct Discard;
 
 impl RowSink for Discard {
-    fn row(&mut self, _: &[OutputColumn], _: &[Format], _: &[Datum], _: &FormatContext) -> SinkState {
-        SinkState::Ready
+    fn row(
+        &mut self,
+        _: &[OutputColumn],
+        _: &[Format],
+        _: &[Datum],
+        _: &FormatContext,
+    ) -> Result<SinkState, SqlError> {
+        Ok(SinkState::Ready)
     }
 
     fn copy_out(&mut self, _: &[u8]) -> SinkState {
@@ -452,7 +459,7 @@ impl RowSink for Collect {
         _: &[Format],
         row: &[Datum],
         context: &FormatContext,
-    ) -> SinkState {
+    ) -> Result<SinkState, SqlError> {
         // Values of enum types are taken as their labels, which the catalog knows now.
         let is_enum = |value: &Datum| matches!(value, Datum::Enum(_));
         let labelled = row.iter().any(is_enum).then(|| {
@@ -463,7 +470,7 @@ impl RowSink for Collect {
             values.collect::<Vec<_>>()
         });
         self.rows.push(Row::new(self.columns.clone(), labelled.as_deref().unwrap_or(row)));
-        SinkState::Ready
+        Ok(SinkState::Ready)
     }
 
     fn copy_out(&mut self, _: &[u8]) -> SinkState {

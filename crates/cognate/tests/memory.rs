@@ -377,6 +377,64 @@ fn no_value_takes_more_than_its_share() {
     walk(&process, &mut wire, values, BESIDE_MB + RETURNED_MB);
 }
 
+/// A row that is more than its statement may hold is refused while it is written, whichever way it
+/// goes: nothing of it is sent, and the session goes on.
+#[test]
+fn no_row_takes_more_than_its_share() {
+    let (_folder, process, mut wire) = serve();
+    let many = list(40, ", ", |_| "x".into());
+    let from = "FROM (SELECT repeat('a', 10000000) x OFFSET 0) q";
+    let queries = [
+        format!("SELECT {many} {from}"),
+        format!("SELECT ROW({many}) {from}"),
+        format!("SELECT ARRAY[{many}] {from}"),
+        "SELECT array_fill(repeat('a', 1000), ARRAY[400000])".to_owned(),
+        format!("SELECT {}", list(40, ", ", |n| format!("repeat('a', 10000000 + {n})"))),
+    ];
+    let in_binary = [string(""), string(""), vec![0, 0, 0, 0, 0, 1, 0, 1]].concat();
+    for query in &queries {
+        assert_eq!(run(&mut wire, query), Err("53200".to_owned()), "{query}");
+        let messages = [parse("", query), message(b'B', &in_binary), execute("", 0)];
+        assert_eq!(exchange(&mut wire, &messages).as_deref(), Some("53200"), "{query}");
+        for format in ["text", "csv", "binary"] {
+            let copy = format!("COPY ({query}) TO STDOUT (FORMAT {format})");
+            assert_eq!(run(&mut wire, &copy), Err("53200".to_owned()), "{copy}");
+        }
+        assert_eq!(run(&mut wire, "SELECT 1").as_deref(), Ok("1"), "after {query}");
+    }
+    check_peak(&process, "rows", BESIDE_MB + RETURNED_MB);
+    // The row before it stays whole.
+    let two = "SELECT repeat('a', n), repeat('b', n) FROM (VALUES (3), (20000000)) v (n)";
+    for (text, tags) in [(two.to_owned(), b"TDEZ"), (format!("COPY ({two}) TO STDOUT"), b"HdEZ")] {
+        wire.send(&message(b'Q', &string(&text))).expect("sent");
+        let mut seen = Vec::new();
+        while seen.last() != Some(&b'Z') {
+            seen.push(wire.message().expect("a message").0);
+        }
+        assert_eq!(seen, tags, "{text}");
+    }
+}
+
+/// The answers of one message's statements leave before they are many, however small each is.
+#[test]
+fn answers_of_many_statements_do_not_gather() {
+    let (_folder, process, mut wire) = serve();
+    wire.query("CREATE TABLE t AS SELECT repeat('x', 256000) s").expect("a table");
+    let count = 700;
+    wire.send(&message(b'Q', &string(&"SELECT s FROM t;".repeat(count)))).expect("sent");
+    let mut rows = 0;
+    loop {
+        match wire.message().expect("a message") {
+            (b'Z', _) => break,
+            (b'D', _) => rows += 1,
+            (b'E', body) => panic!("after {rows} rows: {}", String::from_utf8_lossy(&body)),
+            _ => {}
+        }
+    }
+    assert_eq!(rows, count);
+    check_peak(&process, "answers of many statements", 96);
+}
+
 /// A run of rows that stays text comes to the same as rows that are parsed one by one, also where
 /// it is refused.
 #[test]

@@ -250,7 +250,7 @@ impl Component {
         let folder = self.data.as_ref().ok_or("no folder is given for the journal")?;
         let (folder, mut holds) = (journal_folder(&self.database, folder), Vec::new());
         if let Some(its) = self.database.strip_prefix("embedded:").filter(|its| !its.is_empty()) {
-            holds.push(Hold::take(&self.name, Path::new(its)).await?);
+            holds.push(Hold::take_database(&self.name, Path::new(its)).await?);
         }
         let target = Target::open(&self.database).await?;
         let starting = Pool::new(target.clone(), application_name(&self.name, 0), 1);

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
+use cognate_engine::is_open;
 use cognate_env::{Disk, Lock, RealDisk};
 use tokio::time::sleep;
 
@@ -27,6 +28,9 @@ use crate::node::Node;
 /// How long a process is waited for that has been asked to end. It answers `fenced` for a while
 /// (`LAST_WORDS` of the example are three seconds), and its disk may be slow.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long the lock of an embedded database is waited for behind the folder's own: the system lets
+/// go of a process's locks one after another, and who has been killed may have much to close.
+const LAST_LOCK: Duration = Duration::from_secs(5);
 /// How often the lock is tried, and looked for a claim.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -86,6 +90,21 @@ impl Hold {
         }
     }
 
+    /// Takes the folder of an embedded database in the same way, and waits a little for the
+    /// database's own lock. Somebody else who has the database open is waited for no longer:
+    /// opening it says that it is in use.
+    ///
+    /// # Errors
+    /// As above.
+    pub(crate) async fn take_database(component: &str, folder: &Path) -> Result<Hold, String> {
+        let hold = Hold::take(component, folder).await?;
+        let begun = Instant::now();
+        while is_open(&RealDisk, folder).map_err(|error| error.to_string())? && begun.elapsed() < LAST_LOCK {
+            sleep(LOOK).await;
+        }
+        Ok(hold)
+    }
+
     /// Whether a later process of the component waits for the folder.
     fn is_claimed(&self) -> bool {
         std::fs::read_to_string(&self.claim).is_ok_and(|by| by == self.component)
@@ -141,5 +160,20 @@ mod tests {
         std::fs::write(folder.path().join(CLAIM), "stock").unwrap();
         let hold = Hold::take("stock", folder.path()).await.unwrap();
         assert!(!hold.is_claimed());
+    }
+
+    #[tokio::test]
+    async fn a_database_is_taken_once_its_own_lock_has_ended_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = RealDisk.lock(&folder.path().join("lock")).unwrap();
+        let its = folder.path().to_owned();
+        let taking = tokio::spawn(async move { Hold::take_database("stock", &its).await });
+        while !std::fs::read_to_string(folder.path().join(LOCK)).is_ok_and(|owner| owner == "stock") {
+            tokio::task::yield_now().await;
+        }
+        assert!(is_open(&RealDisk, folder.path()).unwrap() && !taking.is_finished());
+        drop(database);
+        taking.await.unwrap().unwrap();
+        assert!(!is_open(&RealDisk, folder.path()).unwrap());
     }
 }

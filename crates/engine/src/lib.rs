@@ -104,7 +104,7 @@ pub use snapshot_ids::SnapshotIds;
 pub use statistics::Statistics;
 pub use storage::backup::verify as verify_backup;
 pub use storage::{Backup, Contents, FileSum, Incoming, Intake, Outgoing};
-pub use store::Latest;
+pub use store::{Latest, is_open};
 pub use temporary::TemporaryFile;
 pub use total_order::{NODE_MAX, Node, TotalOrder, node_of};
 pub use tracked::TrackedView;

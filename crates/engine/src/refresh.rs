@@ -19,8 +19,8 @@
 //! commits is under locks, and stays what it is; so are the rows that the transaction has written.
 //!
 //! *Who holds the old snapshot.* A cursor or a view that is still open would go on reading there
-//! while its reads count as of the new one. So the snapshot moves only if the transaction is the
-//! only one that holds it.
+//! while its reads count as of the new one, and so would whoever has borrowed it. So the snapshot
+//! moves only if the transaction is the only one that holds it.
 //!
 //! *When it began* is another matter: whoever ended between the two snapshots has not ended before
 //! it began. Where the serial order is one of real time ([`Method::Strict`]) the first snapshot
@@ -65,8 +65,10 @@ pub enum Refresh {
     Moved,
     /// It stays, and so does what the statement did: this was read before and has been replaced.
     Stale(Box<StaleRead>),
-    /// Likewise: a cursor or a view is open at it.
+    /// Likewise: a cursor or a view is open at it, or it is lent.
     Held,
+    /// Likewise: the caller did not agree.
+    Refused,
     /// Likewise: there is no newer one, or it cannot be told any more what was read before the
     /// statement, or the transaction is not one whose snapshot moves.
     Kept,
@@ -106,8 +108,22 @@ impl Transaction {
     /// # Errors
     /// `LogPoisoned`.
     pub fn refresh(&mut self, mark: &StatementMark) -> Result<Refresh, Error> {
+        self.refresh_if(mark, || true)
+    }
+
+    /// The same, if the caller still agrees once the later snapshot is taken: he may have read what
+    /// is noted nowhere. All that is committed up to there is installed by then.
+    ///
+    /// # Errors
+    /// `LogPoisoned`.
+    pub fn refresh_if(
+        &mut self,
+        mark: &StatementMark,
+        agrees: impl FnOnce() -> bool,
+    ) -> Result<Refresh, Error> {
         let (Some(reads), Some(before)) = (self.sight.reads(), mark.reads) else { return Ok(Refresh::Kept) };
-        if Arc::strong_count(&self.sight) > 1 {
+        // Whoever borrows the snapshot shows the same as this transaction.
+        if Arc::strong_count(&self.sight) > 1 || !self.lent.lock().is_empty() {
             return Ok(Refresh::Held);
         }
         let Some(reads) = reads.copy_upto(before).filter(|_| self.member.is_none()) else {
@@ -118,6 +134,9 @@ impl Transaction {
         // Not below, either, where readers are after a failure of the log.
         if to <= from {
             return Ok(Refresh::Kept);
+        }
+        if !agrees() {
+            return Ok(Refresh::Refused);
         }
         let (reads, stale) = self.manager.sequencer.stale_read(self.id(), from, to, reads)?;
         // In a cluster the graph has forgotten what was before the horizon. Asked afterwards, for

@@ -85,16 +85,31 @@ fn tree_of(number: u64, node: Option<u16>) -> TreeId {
     id as TreeId
 }
 
+/// The file of a data folder's lock.
+const LOCK: &str = "lock";
+
 /// Takes the lock of a data folder: whoever holds it is the only one to change what is in it.
 ///
 /// # Errors
 /// `InUse` if somebody else has it, `Io`.
 pub(crate) fn lock_folder(disk: &dyn Disk, folder: &Path) -> Result<Box<dyn Lock>, Error> {
-    let path = folder.join("lock");
+    let path = folder.join(LOCK);
     disk.lock(&path).map_err(|cause| match cause.kind() {
         io::ErrorKind::WouldBlock => Error::InUse { path: folder.to_path_buf() },
         _ => Error::io("locking", &path, cause),
     })
+}
+
+/// Whether a process, this one or another, has a database in this folder open.
+///
+/// # Errors
+/// `Io`.
+pub fn is_open(disk: &dyn Disk, folder: &Path) -> Result<bool, Error> {
+    match lock_folder(disk, folder) {
+        Ok(_) => Ok(false),
+        Err(Error::InUse { .. }) => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
 impl Store {

@@ -195,14 +195,16 @@ impl Transaction {
         self.first_sight = None;
     }
 
-    /// Begins anew at the current snapshot, as if nothing had been read or written. Locks stay:
-    /// whoever failed because others were faster succeeds now. Who was overtaken stays so, too
-    /// (`restart_overtaken`).
+    /// Begins anew at the current snapshot, as if nothing had been read or written, and no
+    /// savepoint made. Locks stay: whoever failed because others were faster succeeds now. Who was
+    /// overtaken stays so, too (`restart_overtaken`).
     pub fn restart(&mut self) {
         self.writes.discard_spilled(&self.manager.store.base);
         self.writes.restart();
         self.notes.clear();
         self.noted.clear();
+        // Savepoints are counted anew: one with the number of an earlier one would end its locks.
+        self.held.unmark_all();
         // Cursors that are still open note what they read where nobody asks any more.
         let reads = self.sight.reads().map(|_| Reads::new(&self.manager.read_budget));
         self.go_on_at_mark(reads);

@@ -4,6 +4,7 @@
 //! A state that was taken in becomes the database's at its next opening, so the node stops and
 //! starts again by itself when one is complete (`cluster`, [`crate::assemble`]).
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -45,6 +46,16 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
+/// Why no state could be opened. A checkpoint that is at work is no failure of the disk.
+fn unopened(error: cognate_engine::Error) -> Failure {
+    match &error {
+        cognate_engine::Error::Io { cause, .. } if cause.kind() == io::ErrorKind::WouldBlock => {
+            "a checkpoint is at work at this node: its state will be asked for again".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
 impl Application for NodeData {
     fn open_snapshot(&self) -> Answer<'_, Result<Snapshot, Failure>> {
         let (engine, chunk_bytes) = (self.engine.clone(), self.chunk_bytes);
@@ -54,7 +65,7 @@ impl Application for NodeData {
             if let Some(why) = differs.get() {
                 return Err(format!("this node's state is not the others': {why}"));
             }
-            let outgoing = blocking(move || engine.outgoing()).await?;
+            let outgoing = blocking(move || Ok(engine.outgoing().map_err(unopened))).await??;
             let position = outgoing.position();
             tracing::info!(position, "another node is sent this one's state");
             let source = Box::new(Source { outgoing: Some(outgoing), chunk_bytes });
@@ -168,6 +179,17 @@ mod tests {
         fn wait_synced(&self, _position: u64) -> bool {
             true
         }
+    }
+
+    #[test]
+    fn a_checkpoint_at_work_is_not_said_to_be_a_failure_of_the_disk() {
+        let unread = |kind: io::ErrorKind| {
+            let cause = Arc::new(io::Error::new(kind, "why"));
+            unopened(cognate_engine::Error::Io { file: PathBuf::from("/node"), operation: "reading", cause })
+        };
+        let busy = unread(io::ErrorKind::WouldBlock);
+        assert!(busy.contains("asked for again") && !busy.contains("error"), "{busy}");
+        assert_eq!(unread(io::ErrorKind::Other), "input/output error while reading /node: why");
     }
 
     /// A node that is far behind is sent the state of the one that leads, and would have from it

@@ -162,6 +162,33 @@ async fn a_stop_tells_the_idle_at_once_and_lets_the_busy_finish() {
     server.stop().await;
 }
 
+/// Whatever it has sent meanwhile is not answered, and does not cost it the last word either.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_client_hears_why_its_session_is_ended() {
+    let server = TestServer::start().await;
+    let mut other = RawClient::connect(server.address()).await;
+    for _ in 0..25 {
+        let mut busy = RawClient::connect(server.address()).await;
+        let terminate = format!("SELECT pg_terminate_backend({})", busy.process_id);
+        let working = tokio::spawn(async move {
+            loop {
+                busy.send(&message(b'Q', &string("SELECT 1"))).await;
+                loop {
+                    match busy.try_message().await {
+                        Some(message) if message.tag == 'E' => return Some(message.sqlstate()),
+                        Some(message) if message.tag == 'Z' => break,
+                        Some(_) => {}
+                        None => return None,
+                    }
+                }
+            }
+        });
+        assert_eq!(tags(&other.query(&terminate).await), "TDC");
+        assert_eq!(working.await.expect("no panic").as_deref(), Some("57P01"));
+    }
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_without_patience_cancels() {
     let server = TestServer::with(Settings { shutdown_grace_s: Some(0), ..Settings::default() }).await;

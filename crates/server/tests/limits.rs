@@ -28,6 +28,20 @@ async fn one_session_too_many_is_refused_until_another_leaves() {
     server.stop().await;
 }
 
+/// Whoever has been told why his session ends need not have left yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_place_of_a_session_that_was_ended_is_free_at_once() {
+    let server = TestServer::with(settings()).await;
+    let mut client = RawClient::connect(server.address()).await;
+    let _others = [RawClient::connect(server.address()).await, RawClient::connect(server.address()).await];
+    client.query("SET idle_session_timeout = '1ms'").await;
+    assert_eq!(client.message().await.sqlstate(), "57P05");
+    let mut next = RawClient::connect(server.address()).await;
+    assert_eq!(client::tags(&next.query("SELECT 1").await), "TDC");
+    drop(client);
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_who_say_nothing_are_limited_and_do_not_keep_users_out() {
     let server = TestServer::with(settings()).await;

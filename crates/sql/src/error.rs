@@ -441,6 +441,12 @@ impl SqlError {
         self.is_retryable() || self.sqlstate.starts_with("MI")
     }
 
+    /// Whether it says nothing of what a text names: the statement is to stop, or something is not
+    /// enough.
+    pub(crate) fn is_of_circumstances(&self) -> bool {
+        ["40", "53", "54", "57", "58"].iter().any(|class| self.sqlstate.starts_with(class))
+    }
+
     /// Whether the same transaction, run again, may well succeed: 40001 and 40P01.
     pub fn is_retryable(&self) -> bool {
         matches!(self.sqlstate, sqlstate::SERIALIZATION_FAILURE | sqlstate::DEADLOCK_DETECTED)

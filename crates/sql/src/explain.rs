@@ -37,17 +37,24 @@ pub(crate) struct Telling<'a> {
     pub(crate) tally: Option<&'a Tally>,
     /// The same of the statement as a whole.
     pub(crate) whole: Option<Count>,
+    /// There are other relations in the statement than those of the plan.
+    pub(crate) is_part: bool,
 }
 
 impl<'a> Telling<'a> {
     /// That of a plan which was not carried out.
     pub(crate) fn plainly(verbose: bool, format: &'a FormatContext) -> Telling<'a> {
-        Telling { verbose, timed: false, format, tally: None, whole: None }
+        Telling { verbose, timed: false, format, tally: None, whole: None, is_part: false }
+    }
+
+    /// The same for what a statement finds the rows in that it changes.
+    fn of_found(self) -> Telling<'a> {
+        Telling { whole: None, ..self }
     }
 
     /// The same for a part of the statement.
     fn of_part(self) -> Telling<'a> {
-        Telling { whole: None, ..self }
+        Telling { whole: None, is_part: true, ..self }
     }
 
     /// What stands behind the line of a node.
@@ -128,10 +135,10 @@ fn plan_lines(planned: &Planned, telling: Telling<'_>) -> Vec<String> {
         Action::Update(plan) => changing("Update", &plan.target, telling),
         Action::Delete(plan) => changing("Delete", &plan.target, telling),
         Action::Parts(plan) => {
-            let mut lines = step(plan.main(), telling);
+            let mut lines = step(plan.main(), Telling { is_part: true, ..telling });
             for (name, part) in plan.of_with() {
                 lines.push(format!("CTE {name}"));
-                lines.extend(step(part, telling.of_part()).into_iter().map(|line| format!("  {line}")));
+                lines.extend(below_another(step(part, telling.of_part())));
             }
             lines
         }
@@ -150,7 +157,7 @@ fn step(step: &Step, telling: Telling<'_>) -> Vec<String> {
         Step::Delete(plan) => changing("Delete", &plan.target, telling),
         Step::Merge(plan) => {
             let mut lines = vec![telling.headed(format!("Merge on {}", plan.table.name))];
-            lines.extend(plan.source.told(telling.of_part()).into_iter().map(|line| format!("  {line}")));
+            lines.extend(below_another(plan.source.told(telling.of_part())));
             lines
         }
     }
@@ -158,24 +165,31 @@ fn step(step: &Step, telling: Telling<'_>) -> Vec<String> {
 
 fn inserting(plan: &InsertPlan, telling: Telling<'_>) -> Vec<String> {
     let mut lines = vec![telling.headed(format!("Insert on {}", plan.table.name))];
-    lines.extend(plan.source_lines(telling.of_part()).into_iter().map(|line| format!("  {line}")));
+    lines.extend(below_another(plan.source_lines(telling.of_part())));
     lines
+}
+
+/// The lines of a node that is below another one, as a plan has them.
+fn below_another(lines: Vec<String>) -> impl Iterator<Item = String> {
+    lines.into_iter().enumerate().map(|(place, line)| match place {
+        0 => format!("  ->  {line}"),
+        _ => format!("      {line}"),
+    })
 }
 
 fn changing(what: &str, target: &Target, telling: Telling<'_>) -> Vec<String> {
     let mut lines = vec![telling.headed(format!("{what} on {}", target.table.name))];
-    match &target.access {
+    let found = match &target.access {
         Access::Point(_) => {
             let key = target.table.primary_key().map_or("primary key", |index| &index.name);
-            lines.push(format!("  Row by {key} of {}{}", target.table.name, telling.found_words(target)));
+            vec![format!("Row by {key} of {}{}", target.table.name, telling.found_words(target))]
         }
         Access::Current(cursor) => {
-            lines.push(format!("  Row of cursor {cursor}{}", telling.found_words(target)));
+            vec![format!("Row of cursor {cursor}{}", telling.found_words(target))]
         }
-        Access::Query(plan) => {
-            lines.extend(plan.told(telling.of_part()).into_iter().map(|line| format!("  {line}")));
-        }
-    }
+        Access::Query(plan) => plan.told(telling.of_found()),
+    };
+    lines.extend(below_another(found));
     lines
 }
 
@@ -210,7 +224,7 @@ fn outline(planned: &Planned, telling: Telling<'_>) -> Option<Outline> {
         Action::Update(plan) => Some(changed("Update", &plan.target, telling)),
         Action::Delete(plan) => Some(changed("Delete", &plan.target, telling)),
         Action::Parts(plan) => {
-            let mut main = outline_of_step(plan.main(), telling);
+            let mut main = outline_of_step(plan.main(), Telling { is_part: true, ..telling });
             for (name, part) in plan.of_with() {
                 let mut part = outline_of_step(part, telling.of_part());
                 part.properties.insert(0, ("Subplan Name", Property::Text(format!("CTE {name}"))));
@@ -240,7 +254,7 @@ fn inserted(plan: &InsertPlan, telling: Telling<'_>) -> Outline {
 }
 
 fn changed(operation: &str, changed: &Target, telling: Telling<'_>) -> Outline {
-    modify(operation, &changed.table.name, telling, target(changed, telling.of_part()))
+    modify(operation, &changed.table.name, telling, target(changed, telling.of_found()))
 }
 
 fn modify(operation: &str, table: &str, telling: Telling<'_>, source: Outline) -> Outline {
@@ -302,15 +316,22 @@ fn relationship(above: &str, place: usize) -> &'static str {
     }
 }
 
-/// The plans below a node, each with what it is to the node. Those of WITH say that themselves;
-/// they come first, and do not count, for the rows come from the others.
+/// The plans below a node, each with what it is to the node. Those of WITH and of subqueries say
+/// that themselves, and do not count, for the rows come from the others; those of WITH come first,
+/// those of subqueries last.
 fn below(node: &Outline) -> Vec<(Option<&'static str>, &Outline)> {
-    let of_with =
-        |plan: &&Outline| plan.properties.first().is_some_and(|(name, _)| *name == "Parent Relationship");
-    let (first, then): (Vec<&Outline>, Vec<&Outline>) = node.plans.iter().partition(of_with);
+    let says = |plan: &&Outline, what: &str| {
+        let said = ("Parent Relationship", Property::from(what));
+        plan.properties.first().is_some_and(|first| *first == said)
+    };
+    let (first, others): (Vec<&Outline>, Vec<&Outline>) =
+        node.plans.iter().partition(|plan| says(plan, "InitPlan"));
+    let (last, then): (Vec<&Outline>, Vec<&Outline>) =
+        others.into_iter().partition(|plan| says(plan, "SubPlan"));
     let then = then.into_iter().enumerate();
     let then = then.map(|(place, plan)| (Some(relationship(node.kind, place)), plan));
-    first.into_iter().map(|plan| (None, plan)).chain(then).collect()
+    let first = first.into_iter().map(|plan| (None, plan));
+    first.chain(then).chain(last.into_iter().map(|plan| (None, plan))).collect()
 }
 
 fn write_node(node: &Outline, relationship_to_above: Option<&str>, indent: usize, out: &mut String) {

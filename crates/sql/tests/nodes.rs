@@ -18,6 +18,7 @@ use cognate_env::sim::SimDisk;
 use cognate_sql::SqlError;
 use cognate_sql::session::{
     Format, OutputColumn, Prepared, RowSink, Session, SessionParameters, SinkState, SqlDatabase,
+    TransactionStatus,
 };
 use cognate_sql::types::{Datum, FormatContext};
 
@@ -285,6 +286,7 @@ mod at_one {
         anomaly_phantom_partial_index,
         array_elements,
         explain_json,
+        explain_keys,
         numerics,
         prepared,
         prepared_transactions,
@@ -431,6 +433,7 @@ mod going_round {
         expression_indexes,
         array_elements,
         explain_json,
+        explain_keys,
         numerics,
         prepared,
         prepared_transactions,
@@ -895,9 +898,9 @@ impl RowSink for Nowhere {
         formats: &[Format],
         row: &[Datum],
         _: &FormatContext,
-    ) -> SinkState {
+    ) -> Result<SinkState, SqlError> {
         assert_eq!((columns.len(), formats.len()), (row.len(), row.len()));
-        SinkState::Ready
+        Ok(SinkState::Ready)
     }
 
     fn copy_out(&mut self, _: &[u8]) -> SinkState {
@@ -927,6 +930,100 @@ async fn an_implicit_transaction_that_is_given_up_says_so() {
     one.sync().await.unwrap();
     assert!(one.take_lost().is_none());
     assert_eq!(simple_query(&mut one, "SELECT v FROM t").await, ["v", "2", "SELECT 1"]);
+}
+
+/// The block of whom another node's transaction was faster is told so once. From then on it is a
+/// failed block like any other, but for its savepoints: what was before them is overtaken, too.
+#[tokio::test]
+async fn a_block_that_was_overtaken_is_told_so_once() {
+    use TransactionStatus::{Failed, Idle, InBlock};
+    let cluster = Cluster::start();
+    let session =
+        |node: usize| Session::new(cluster.nodes[node].1.clone(), SessionParameters::default()).unwrap();
+    let (mut one, mut two) = (session(0), session(1));
+    for session in [&mut one, &mut two] {
+        simple_query(session, "SET cognate.replication = certification").await;
+    }
+    simple_query(&mut one, "CREATE TABLE z (id int PRIMARY KEY, v int)").await;
+    simple_query(&mut one, "INSERT INTO z VALUES (1, 0)").await;
+    // It is given up while its client is idle, or the next statement finds out.
+    let blocks = [("", true), ("", false), ("; SAVEPOINT s", true), ("; SAVEPOINT s", false)];
+    let ends = [
+        (true, "COMMIT", "ROLLBACK", Idle),
+        (true, "COMMIT AND CHAIN", "ROLLBACK", InBlock),
+        (true, "ROLLBACK AND CHAIN", "ROLLBACK", InBlock),
+        (false, "COMMIT", "ERROR 40001", Idle),
+        (false, "COMMIT AND CHAIN", "ERROR 40001", Idle),
+    ];
+    for ((savepoint, is_given_up), (is_told, end, answer, status)) in
+        blocks.iter().flat_map(|block| ends.iter().map(move |end| (*block, *end)))
+    {
+        if !is_told && !is_given_up {
+            continue;
+        }
+        cluster.settle().await;
+        let begin = format!("BEGIN; SELECT v FROM z WHERE id = 1 FOR UPDATE{savepoint}");
+        simple_query(&mut one, &begin).await;
+        simple_query(&mut two, "UPDATE z SET v = v + 1 WHERE id = 1").await;
+        cluster.settle().await;
+        one.doomed().unwrap().await;
+        if is_given_up {
+            one.give_up();
+        }
+        let mut expected = Vec::new();
+        if is_told {
+            expected.extend([("SELECT 1", "ERROR 40001"), ("SELECT 1", "ERROR 25P02")]);
+            if !savepoint.is_empty() {
+                expected.extend([("ROLLBACK TO s", "ERROR 40001"), ("SELECT 1", "ERROR 25P02")]);
+            }
+        }
+        for (statement, failure) in expected {
+            let told = simple_query(&mut one, statement).await;
+            assert!(told[0].starts_with(failure), "{begin}; {statement}: {told:?}");
+            assert_eq!(one.status(), Failed);
+        }
+        let told = simple_query(&mut one, end).await;
+        assert!(told[0].starts_with(answer), "{begin}; {end}: {told:?}");
+        assert_eq!(one.status(), status, "{begin}; {end}");
+        assert_eq!(simple_query(&mut one, "SELECT 1").await.last().unwrap(), "SELECT 1");
+        simple_query(&mut one, "ROLLBACK").await;
+    }
+    cluster.assert_equal();
+}
+
+/// Of a number that was begun at two nodes, the first PREPARE has it. Whoever comes later is told
+/// so, and not what the other one has prepared: its own work is no part of that.
+#[tokio::test]
+async fn who_prepares_a_number_that_another_node_has_prepared_is_told_so() {
+    let cluster = Cluster::start();
+    let session =
+        |node: usize| Session::new(cluster.nodes[node].1.clone(), SessionParameters::default()).unwrap();
+    let (mut one, mut two) = (session(0), session(1));
+    simple_query(&mut one, "CREATE TABLE t (a int PRIMARY KEY)").await;
+    // It is given up while its client is idle, or PREPARE finds out.
+    for (family, rows, is_given_up) in [("f", [1, 2], true), ("g", [11, 12], false)] {
+        cluster.settle().await;
+        for (session, row) in [&mut one, &mut two].into_iter().zip(rows) {
+            simple_query(session, &format!("BEGIN MIP <'{family}', 1>")).await;
+            let insert = format!("INSERT INTO t VALUES ({row})");
+            assert_eq!(simple_query(session, &insert).await, ["INSERT 0 1"]);
+        }
+        let prepared = simple_query(&mut two, &format!("PREPARE MIP <'{family}', 1> 'asked' 'two'")).await;
+        assert_eq!(prepared.last().unwrap(), "PREPARE MIP", "{prepared:?}");
+        cluster.settle().await;
+        one.doomed().unwrap().await;
+        if is_given_up {
+            one.give_up();
+        }
+        let late = simple_query(&mut one, &format!("PREPARE MIP <'{family}', 1> 'asked' 'one'")).await;
+        assert!(late[0].starts_with("ERROR MI010"), "{late:?}");
+        assert_eq!(one.status(), TransactionStatus::Idle);
+        let committed = simple_query(&mut two, &format!("COMMIT MIP <'{family}', 1>")).await;
+        assert_eq!(committed.last().unwrap(), "COMMIT MIP", "{committed:?}");
+    }
+    cluster.settle().await;
+    assert_eq!(simple_query(&mut one, "SELECT a FROM t ORDER BY a").await, ["a", "2", "12", "SELECT 2"]);
+    cluster.assert_equal();
 }
 
 /// Who defines something by itself is not told that another node was faster: it is done again.

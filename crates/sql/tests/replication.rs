@@ -5,6 +5,7 @@
 
 use std::task::{Context, Waker};
 
+use cognate_sql::SqlError;
 use cognate_sql::session::{
     CommandTag, Company, Fetch, Format, OutputColumn, RowSink, Session, SessionParameters, SinkState,
     TransactionStatus,
@@ -518,7 +519,30 @@ fn a_block_that_has_run_at_its_node_is_not_made_active_at_its_end() {
         let left = world.run(2, "SHOW cognate.replication");
         assert_eq!(left, "cognate.replication / auto / SHOW", "{asks}");
     }
-    // What defines something commits in such a block.
+    // Nor is what is prepared, or what was changed before a savepoint that is gone back to.
+    let insert = "INSERT INTO t VALUES (1, 1)";
+    let active = "SET LOCAL cognate.replication = active";
+    for (begin, end, refused) in [
+        ("BEGIN", "PREPARE TRANSACTION 'p'", "PREPARE TRANSACTION"),
+        ("BEGIN MIP <'f', 1>", "PREPARE MIP <'f', 1> 'asked' 'done'", "PREPARE MIP"),
+        ("BEGIN", "COMMIT", "COMMIT"),
+    ] {
+        for text in [begin, insert, "SAVEPOINT s", "UPDATE t SET n = 2", "ROLLBACK TO s", active] {
+            let answer = world.run(2, text);
+            assert!(!answer.contains("ERROR"), "{text}: {answer}");
+        }
+        let answer = world.run(2, end);
+        let refusal = format!("ERROR 0A000: {refused} in a transaction that is not known as a whole");
+        assert!(answer.starts_with(&refusal), "{end}: {answer}");
+        assert_eq!(world.run(2, "SELECT count(*) FROM t"), "count / 0 / SELECT 1", "{end}");
+    }
+    // What defines something commits in such a block, also behind what was undone.
+    for text in ["BEGIN", "SAVEPOINT s", insert, "ROLLBACK TO s", active, "CREATE TABLE u (a int)"] {
+        let answer = world.run(2, text);
+        assert!(!answer.contains("ERROR"), "{text}: {answer}");
+    }
+    assert_eq!(world.run(2, "COMMIT"), "COMMIT");
+    world.run(2, "DROP TABLE u");
     for asks in ["SET LOCAL cognate.replication = active", "SET LOCAL cognate.replication = certification"] {
         world.run(2, "BEGIN");
         world.run(2, asks);
@@ -1224,8 +1248,14 @@ fn a_node_without_memory_for_its_own_comes_to_the_same() {
 struct Nothing;
 
 impl RowSink for Nothing {
-    fn row(&mut self, _: &[OutputColumn], _: &[Format], _: &[Datum], _: &FormatContext) -> SinkState {
-        SinkState::Ready
+    fn row(
+        &mut self,
+        _: &[OutputColumn],
+        _: &[Format],
+        _: &[Datum],
+        _: &FormatContext,
+    ) -> Result<SinkState, SqlError> {
+        Ok(SinkState::Ready)
     }
 
     fn copy_out(&mut self, _: &[u8]) -> SinkState {
@@ -1237,8 +1267,14 @@ impl RowSink for Nothing {
 struct Narrow;
 
 impl RowSink for Narrow {
-    fn row(&mut self, _: &[OutputColumn], _: &[Format], _: &[Datum], _: &FormatContext) -> SinkState {
-        SinkState::Full
+    fn row(
+        &mut self,
+        _: &[OutputColumn],
+        _: &[Format],
+        _: &[Datum],
+        _: &FormatContext,
+    ) -> Result<SinkState, SqlError> {
+        Ok(SinkState::Full)
     }
 
     fn copy_out(&mut self, _: &[u8]) -> SinkState {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use cognate_engine::{Database, Options};
+use cognate_sql::SqlError;
 use cognate_sql::session::{
     Fetch, Format, OutputColumn, RowSink, Session, SessionParameters, SinkState, SqlDatabase,
 };
@@ -19,10 +20,10 @@ impl RowSink for Lines {
         _: &[Format],
         row: &[Datum],
         context: &FormatContext,
-    ) -> SinkState {
+    ) -> Result<SinkState, SqlError> {
         let texts = row.iter().zip(columns).map(|(value, column)| value.to_text_string(column.ty, context));
         self.0.push(texts.collect::<Vec<_>>().join("|"));
-        SinkState::Ready
+        Ok(SinkState::Ready)
     }
 
     fn copy_out(&mut self, _: &[u8]) -> SinkState {

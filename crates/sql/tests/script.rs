@@ -120,7 +120,7 @@ impl RowSink for Lines {
         _: &[Format],
         row: &[Datum],
         context: &FormatContext,
-    ) -> SinkState {
+    ) -> Result<SinkState, SqlError> {
         if !std::mem::replace(&mut self.headed, true) {
             self.out.push(columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join("|"));
         }
@@ -129,7 +129,7 @@ impl RowSink for Lines {
             value => value.to_text_string(column.ty, context).replace('\n', "\\n"),
         });
         self.out.push(texts.collect::<Vec<_>>().join("|"));
-        SinkState::Ready
+        Ok(SinkState::Ready)
     }
 
     fn copy_out(&mut self, data: &[u8]) -> SinkState {
@@ -728,6 +728,7 @@ scripts!(
     anomaly_phantom_partial_index,
     array_elements,
     explain_json,
+    explain_keys,
     numerics,
     prepared,
     prepared_transactions,

@@ -280,6 +280,7 @@ impl World {
             columns,
             search_path: path.clone(),
             depends_on: vec![],
+            named: None,
             check_option: None,
             comment: None,
         };

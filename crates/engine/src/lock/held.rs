@@ -109,11 +109,17 @@ impl Held {
     pub(crate) fn unmark(&mut self, savepoint: u64) {
         self.marks.truncate(self.marks.partition_point(|mark| mark.savepoint < savepoint));
         if self.marks.is_empty() {
-            self.raised.clear();
-            self.kept.clear();
-            // What is raised from now on is not among those that stay.
-            self.pinned.1 = 0;
+            self.unmark_all();
         }
+    }
+
+    /// No savepoint is left; everything held stays until the end.
+    pub(crate) fn unmark_all(&mut self) {
+        self.marks.clear();
+        self.raised.clear();
+        self.kept.clear();
+        // What is raised from now on is not among those that stay.
+        self.pinned.1 = 0;
     }
 
     /// Everything held now stays until the end.

@@ -128,6 +128,25 @@ async fn locks_conflict_and_end_with_the_transaction() {
     assert!(database.locks().is_empty() && database.transactions().is_empty());
 }
 
+/// Who begins anew counts its savepoints anew: the first one of then must not end what was locked
+/// before the first one of now.
+#[tokio::test]
+async fn savepoints_of_before_a_restart_are_none() {
+    let (database, _folder) = fresh();
+    let (mut a, mut b) = (begin(&database), begin(&database));
+    let granted = LockOutcome::Granted { waited: false };
+    a.savepoint();
+    a.restart();
+    assert_eq!(a.lock(1, b"k", LockMode::Exclusive, WaitPolicy::NoWait).await.unwrap(), granted);
+    a.put(1, b"k", value("a")).unwrap();
+    let savepoint = a.savepoint();
+    assert_eq!(a.lock(1, b"l", LockMode::Exclusive, WaitPolicy::NoWait).await.unwrap(), granted);
+    a.rollback_to(savepoint);
+    let refused = b.lock(1, b"k", LockMode::Exclusive, WaitPolicy::NoWait).await;
+    assert!(matches!(refused, Err(Error::LockNotAvailable)), "{refused:?}");
+    assert_eq!(b.lock(1, b"l", LockMode::Exclusive, WaitPolicy::NoWait).await.unwrap(), granted);
+}
+
 /// A lock for which there is no room is not held, and a savepoint gives nothing back for it: or
 /// else the transaction could grow beyond its limit without end.
 #[tokio::test]

@@ -293,6 +293,7 @@ impl Run {
                 assert!(some || open.unsure || stale.is_summarized, "{stale:?}");
             }
             Refresh::Held => assert!(!open.cursors.is_empty()),
+            Refresh::Refused => unreachable!("nobody disagrees"),
             Refresh::Kept => {
                 assert!(to == newest || !writes, "{to} of {newest}");
             }

@@ -16,7 +16,9 @@ use cognate_sql::session::{CommandTag, Prepared, Session, TransactionStatus};
 use cognate_sql::{SqlError, sqlstate};
 use tokio::time::timeout;
 
-use super::conversation::{End, LINGER, Respondent, attend, exchange, farewell, flush_all};
+use super::conversation::{
+    End, LINGER, NEXT_MESSAGE, Respondent, attend, await_next, exchange, farewell, flush_all,
+};
 use super::copy::CopyIn;
 use super::frame::{FrameError, Phase};
 use super::message::{self, Frontend, MessageError, tag};
@@ -79,6 +81,8 @@ pub(crate) struct Connection {
     pub(crate) ended_portals: u64,
     /// It has waited for its client since the last message.
     has_rested: bool,
+    /// When the last statement was done.
+    answered: Option<Instant>,
 }
 
 /// What is to be written before rows, once it is certain what they are.
@@ -131,26 +135,38 @@ impl Connection {
             is_to_run_again: false,
             ended_portals: 0,
             has_rested: false,
+            answered: None,
         }
     }
 
     /// Serves the client until one of both ends it. Everything that can be told is told before this
     /// returns.
     pub(crate) async fn serve(mut self) {
-        let end = match (exchange(&mut self).await, self.open.entry().why()) {
-            (End::Broken(Broken::Stopped), Some(why)) => End::Denied(Box::new(why.clone())),
-            (end, _) => end,
+        let end = exchange(&mut self).await;
+        let is_stopped = matches!(end, End::Broken(Broken::Stopped));
+        let is_busy = is_stopped && self.answered.is_some_and(|at| at.elapsed() < NEXT_MESSAGE);
+        let end = match self.open.entry().why() {
+            Some(why) if is_stopped => End::Denied(Box::new(why.clone())),
+            _ => end,
         };
         // What was answered and not sent yet goes with the farewell, so it must be durable; a log
         // that stands still is not waited for.
         let is_settled = matches!(timeout(LINGER, self.session.settle_answers()).await, Ok(Ok(())));
-        // The session goes first: its locks must not wait for a farewell that a slow client does
-        // not read.
-        let Connection { session, mut transport, .. } = self;
+        // The session goes first, and its place: neither its locks nor who comes next must wait for
+        // a farewell that a slow client does not read.
+        let phase = self.phase();
+        let Connection { session, mut transport, mut open, .. } = self;
         drop(session);
+        open.leave();
         if is_settled {
+            if is_busy {
+                await_next(&mut transport, phase).await;
+            }
             farewell(&mut transport, &end).await;
         }
+        // Whoever waits until all have gone finds no socket open.
+        drop(transport);
+        drop(open);
     }
 
     async fn handle(&mut self, first: u8, body: &[u8]) -> Result<(), End> {
@@ -183,13 +199,13 @@ impl Connection {
             Frontend::Query(text) => {
                 let started = Instant::now();
                 self.query(text).await?;
-                self.server.metrics.statement(self.open.entry().process_id, started.elapsed());
+                self.note_answered(started);
                 Ok(())
             }
             Frontend::Execute { portal, max_rows } => {
                 let started = Instant::now();
                 let result = self.execute(portal, max_rows).await;
-                self.server.metrics.statement(self.open.entry().process_id, started.elapsed());
+                self.note_answered(started);
                 self.settle(result).await
             }
             Frontend::Bind(bind) => {
@@ -222,6 +238,12 @@ impl Connection {
             }
             Frontend::Password(_) => Err(FrameError::UnknownTag(first).into()),
         }
+    }
+
+    fn note_answered(&mut self, started: Instant) {
+        let now = Instant::now();
+        self.server.metrics.statement(self.open.entry().process_id, now - started);
+        self.answered = Some(now);
     }
 
     /// Why the transaction has ended that a message was to be part of, if it has while the client

@@ -70,6 +70,9 @@ use super::transport::{Broken, Input, Transport};
 
 /// How long a farewell may take.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
+/// A client that was answered less than this ago may be about to ask again; and so long its next
+/// message is waited for.
+pub(crate) const NEXT_MESSAGE: Duration = Duration::from_millis(50);
 /// Reads (of up to 32 KB) after a farewell.
 const LINGER_READS: usize = 1024;
 
@@ -344,6 +347,16 @@ pub(crate) async fn attend<S: Stream, F: Future>(
         Poll::Pending
     })
     .await
+}
+
+/// Waits for a moment for the next message of a client that asks one thing after the other, so that
+/// the farewell is the answer to it: some drivers pass over an error that comes right behind an
+/// answer, and their user hears of a lost connection only. A client that waits for what was not
+/// sent yet gets that and the farewell at once.
+pub(crate) async fn await_next<S: Stream>(transport: &mut Transport<S>, phase: Phase) {
+    if transport.unsent() == 0 {
+        let _ = timeout(NEXT_MESSAGE, poll_fn(|cx| transport.poll_message(phase, cx))).await;
+    }
 }
 
 /// Tells the client why the connection ends, if there is something to tell, and closes it. Bounded

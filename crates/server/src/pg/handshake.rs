@@ -62,18 +62,33 @@ async fn converse(server: Arc<Server>, incoming: Incoming, open: Open) {
     let mut begin = pin!(begin(server, incoming, open));
     let begun = poll_fn(|cx| {
         entry.wake_with(cx.waker());
-        // Nobody who has no session yet is waited for.
-        if entry.stop() == Stop::No { begin.as_mut().poll(cx) } else { Poll::Ready(None) }
+        match begin.as_mut().poll(cx) {
+            // Nobody who has no session yet is waited for.
+            Poll::Pending if entry.stop() != Stop::No => Poll::Ready(None),
+            // Whose start-up packet is there is told of a stop.
+            begun => begun,
+        }
     });
-    // The session is served outside: the timeout is over once it exists.
-    let begun = tokio::time::timeout(timeout, begun).await;
-    if let Ok(Some(connection)) = begun {
-        connection.serve().await;
+    // The session is served outside: the timeout is over once it exists. So is who is refused: a
+    // stop does not cut off what it is told.
+    match tokio::time::timeout(timeout, begun).await {
+        Ok(Some(Ok(connection))) => connection.serve().await,
+        Ok(Some(Err(mut refused))) => {
+            let (transport, end, open) = &mut *refused;
+            open.leave();
+            farewell(transport, end).await;
+        }
+        Ok(None) | Err(_) => {}
     }
 }
 
-/// Everything up to the first ReadyForQuery. `None`: there is no session, and the client knows why.
-async fn begin(server: Arc<Server>, incoming: Incoming, mut open: Open) -> Option<Connection> {
+/// Everything up to the first ReadyForQuery; or who is to be told why there is no session. `None`:
+/// there is nobody to talk to.
+async fn begin(
+    server: Arc<Server>,
+    incoming: Incoming,
+    mut open: Open,
+) -> Option<Result<Connection, Box<(Transport, End, Open)>>> {
     let (is_near, socket) = match incoming {
         Incoming::Tcp(socket) => {
             let peer = socket.peer_addr();
@@ -93,13 +108,10 @@ async fn begin(server: Arc<Server>, incoming: Incoming, mut open: Open) -> Optio
         Ok(packet) => authenticate(&server, &access, &mut transport, &mut open, &packet).await,
         Err(end) => Err(end),
     };
-    match session {
-        Ok(session) => Some(Connection::new(server, open, transport, session)),
-        Err(end) => {
-            farewell(&mut transport, &end).await;
-            None
-        }
-    }
+    Some(match session {
+        Ok(session) => Ok(Connection::new(server, open, transport, session)),
+        Err(end) => Err(Box::new((transport, end, open))),
+    })
 }
 
 /// Reads packets until one begins a session; returns that one, or why it cannot be followed.
@@ -184,10 +196,12 @@ async fn authenticate(
     if access.users.password_required() || stored != StoredPassword::None {
         check_password(access, transport, &hello.user, stored).await?;
     }
-    if open.entry().stop() != Stop::No {
+    let is_stopped = open.entry().stop() != Stop::No;
+    if is_stopped && open.is_server_stopping() {
         return Err(refused(sqlstate::CANNOT_CONNECT_NOW, "the database system is shutting down"));
     }
-    if !open.admit() {
+    // It may have had to make way for those who came after it.
+    if is_stopped || !open.admit() {
         return Err(refused(sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already"));
     }
     let authority = access.authority(&hello.user);

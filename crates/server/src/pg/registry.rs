@@ -294,6 +294,19 @@ impl Open {
         true
     }
 
+    /// Gives the session's place back, once it has ended: its client is only told why. The socket
+    /// counts as open until then.
+    pub(crate) fn leave(&mut self) {
+        if std::mem::take(&mut self.session) {
+            self.registry.sessions.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether all connections are to stop, and not only this one.
+    pub(crate) fn is_server_stopping(&self) -> bool {
+        self.registry.stop.load(Ordering::SeqCst) != Stop::No as u8
+    }
+
     /// From now on cancel requests reach this session.
     pub(crate) fn set_cancel(&self, handle: CancelHandle) {
         // A connection has one session, so this is the first and only call.
@@ -310,9 +323,7 @@ impl Drop for Open {
             self.registry.fewer_strangers.notify_one();
         }
         drop(connections);
-        if self.session {
-            self.registry.sessions.fetch_sub(1, Ordering::SeqCst);
-        }
+        self.leave();
         if self.registry.open.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.registry.all_closed.notify_waiters();
         }
@@ -337,12 +348,17 @@ mod tests {
         assert!(!second.admit());
         drop(first);
         assert!(second.admit());
+        // Whoever is only told why it ends takes nobody's place, and is open all the same.
+        second.leave();
+        let mut third = registry.open();
+        assert!(third.admit());
+        assert_eq!((registry.sessions(), registry.open_count()), (1, 2));
         let more: Vec<_> = (0..STRANGERS_MIN + 3).map(|_| registry.open()).collect();
         // The oldest three have to go; who has a session is none of them.
         let ended = |open: &Open| open.entry.stop() == Stop::Now;
-        assert!(!ended(&second) && more[..3].iter().all(ended) && !more[3..].iter().any(ended));
+        assert!(!ended(&third) && more[..3].iter().all(ended) && !more[3..].iter().any(ended));
         assert_eq!(registry.refused(), 4);
-        drop((second, more));
+        drop((second, third, more));
         assert_eq!((registry.sessions(), registry.open_count()), (0, 0));
         let connections = registry.connections.lock();
         assert!(connections.all.is_empty() && connections.strangers.is_empty());

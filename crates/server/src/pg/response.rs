@@ -28,6 +28,21 @@ pub fn message(out: &mut Vec<u8>, tag: u8, body: impl FnOnce(&mut Vec<u8>)) {
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }
 
+/// The same where the body may turn out to be too much: then nothing of the message is left.
+pub fn try_message(
+    out: &mut Vec<u8>,
+    tag: u8,
+    body: impl FnOnce(&mut Vec<u8>) -> Result<(), SqlError>,
+) -> Result<(), SqlError> {
+    let before = out.len();
+    let mut written = Ok(());
+    message(out, tag, |out| written = body(out));
+    if written.is_err() {
+        out.truncate(before);
+    }
+    written
+}
+
 /// A message without a body.
 fn bare(out: &mut Vec<u8>, tag: u8) {
     out.extend_from_slice(&[tag, 0, 0, 0, 4]);
@@ -330,6 +345,24 @@ mod tests {
         out.clear();
         ready_for_query(&mut out, b'I');
         assert_eq!(out, b"Z\0\0\0\x05I");
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_message_that_is_refused() {
+        let mut out = Vec::new();
+        ready_for_query(&mut out, b'I');
+        let before = out.clone();
+        let refused = try_message(&mut out, b'D', |out| {
+            out.extend_from_slice(b"a part");
+            Err(SqlError::internal("too much"))
+        });
+        assert!(refused.is_err() && out == before);
+        try_message(&mut out, b'D', |out| {
+            out.push(7);
+            Ok(())
+        })
+        .expect("it fits");
+        assert_eq!(out[before.len()..], *b"D\0\0\0\x05\x07");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use cognate_sql::SqlError;
 use cognate_sql::session::{Format, OutputColumn, RowSink, SinkState};
 use cognate_sql::types::{Datum, FormatContext};
 
@@ -41,10 +42,9 @@ impl RowSink for RowBuffer {
         formats: &[Format],
         row: &[Datum],
         context: &FormatContext,
-    ) -> SinkState {
+    ) -> Result<SinkState, SqlError> {
         debug_assert!(columns.len() == row.len() && formats.len() == row.len());
-        self.rows += 1;
-        response::message(&mut self.bytes, b'D', |out| {
+        response::try_message(&mut self.bytes, b'D', |out| {
             out.extend_from_slice(&(row.len() as u16).to_be_bytes());
             for ((datum, column), format) in row.iter().zip(columns).zip(formats) {
                 let start = out.len();
@@ -54,14 +54,16 @@ impl RowSink for RowBuffer {
                 }
                 out.extend_from_slice(&[0; 4]);
                 match format {
-                    Format::Text => datum.to_text(column.ty, context, out),
-                    Format::Binary => datum.send(column.ty, context, out),
+                    Format::Text => datum.write_text(column.ty, context, out)?,
+                    Format::Binary => datum.send(column.ty, context, out)?,
                 }
                 let length = (out.len() - start - 4) as u32;
                 out[start..start + 4].copy_from_slice(&length.to_be_bytes());
             }
-        });
-        self.state()
+            Ok(())
+        })?;
+        self.rows += 1;
+        Ok(self.state())
     }
 
     fn copy_out(&mut self, data: &[u8]) -> SinkState {

@@ -13,7 +13,7 @@ use super::conversation::End;
 use super::copy::CopyIn;
 use super::extended::Ran;
 use super::response;
-use super::row::describe_columns;
+use super::row::{FULL_BYTES, describe_columns};
 
 /// Statements of a message that are still to run.
 pub(crate) type Rest = std::vec::IntoIter<Statement>;
@@ -122,7 +122,11 @@ impl Connection {
                 self.release_held();
                 self.head.write(self.transport.output(), columns);
             }
-            match self.run(&mut portal, 0).await {
+            let ran = match self.send_gathered().await {
+                Ok(()) => self.run(&mut portal, 0).await,
+                Err(failure) => Err(failure),
+            };
+            match ran {
                 Ok(Ran::Complete(command_tag)) => {
                     self.release_held();
                     self.held = Some(command_tag);
@@ -139,7 +143,18 @@ impl Connection {
         self.end_simple().await
     }
 
+    /// Sends what the statements of a message so far have answered, if that is much: there may be
+    /// any number of them, none of which fills a buffer of its own.
+    async fn send_gathered(&mut self) -> Result<(), Failure> {
+        if self.transport.unsent() > FULL_BYTES {
+            self.settle_answers().await?;
+            self.flush_all().await?;
+        }
+        Ok(())
+    }
+
     async fn run_statement(&mut self, statement: Statement) -> Result<Ran, Failure> {
+        self.send_gathered().await?;
         let again = self.session.reads_after().then(|| statement.clone());
         let prepared = match (self.session.prepare_statement(statement), again) {
             (Err(refusal), Some(statement)) => {

@@ -292,7 +292,7 @@ fn no_field(name: &str) -> SqlError {
     )
 }
 
-/// A field of a record.
+/// A field of a record. What was a literal without a type is a text.
 fn field_of(record: &Expr, place: usize, ty: Type) -> Typed {
     let expr = match record {
         Expr::Row(items, _) => items[place].clone(),
@@ -304,7 +304,7 @@ fn field_of(record: &Expr, place: usize, ty: Type) -> Typed {
             }
         },
     };
-    Typed::new(expr, ty)
+    Typed::new(expr, if ty.id == TypeId::Unknown { Type::new(TypeId::Text) } else { ty })
 }
 
 /// A field of a record that `_pg_expandarray` gives.

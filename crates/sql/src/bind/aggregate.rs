@@ -169,6 +169,9 @@ impl Binder<'_> {
             for ty in &function.arguments {
                 self.check_sortable(*ty, "equality")?;
             }
+            for argument in &given {
+                self.check_sortable_value(argument, "equality")?;
+            }
         }
         let (mut order, mut is_given) = (vec![], true);
         for clause in &list.clauses {
@@ -176,7 +179,7 @@ impl Binder<'_> {
                 FunctionArgumentClause::OrderBy(keys) => {
                     for key in keys {
                         let typed = self.settled_expression(&key.expr)?;
-                        self.check_sortable(typed.ty, "ordering")?;
+                        self.check_sortable_value(&typed, "ordering")?;
                         let (descending, nulls_first) = sort_direction(&key.options);
                         is_given &=
                             !distinct || (arguments.contains(&typed.expr) && is_among(&typed, &given));

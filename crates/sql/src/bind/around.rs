@@ -148,6 +148,7 @@ fn all_of(source: Source, columns: Vec<OutputColumn>) -> Query {
             alias: String::new(),
             slots: (0..types.len()).map(Some).collect(),
             types: types.clone(),
+            columns: Some(columns.iter().map(|column| column.name.clone()).collect()),
             source,
             key_slot: None,
             nullable: false,

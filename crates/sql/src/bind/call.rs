@@ -31,6 +31,12 @@ pub(super) fn plain_arguments(arguments: &[FunctionArg]) -> Result<Vec<&Syntax>>
         .collect()
 }
 
+/// Whether the name of a call is in quotes.
+fn is_quoted(syntax: &FunctionSyntax) -> bool {
+    let name = syntax.name.0.last();
+    matches!(name, Some(ObjectNamePart::Identifier(name)) if name.quote_style.is_some())
+}
+
 impl Binder<'_> {
     pub(crate) fn function(&mut self, syntax: &FunctionSyntax) -> Result<Typed> {
         let bound = match self.with_rows(syntax) {
@@ -84,7 +90,8 @@ impl Binder<'_> {
         if syntax.over.is_some() {
             return self.window_function(schema.as_deref(), &name, syntax);
         }
-        if schema.is_none() {
+        // In quotes the words of the grammar are names of functions like others.
+        if schema.is_none() && !is_quoted(syntax) {
             if name == "row" {
                 return self.row_call(syntax, list);
             }
@@ -142,11 +149,8 @@ impl Binder<'_> {
         if !has_star(&syntax.args) {
             return self.row(plain_arguments(&list.args)?);
         }
-        let fields = self.row_fields(&list.args)?;
-        let shape = fields.iter().enumerate().map(|(place, field)| (format!("f{}", place + 1), field.ty));
-        let shape: Shape = shape.collect();
-        let values = fields.into_iter().map(|field| field.expr).collect();
-        Ok(Typed::new(Expr::Row(values, shape), TypeId::Record))
+        let fields = self.starred_values(&list.args)?;
+        self.constructed_row(fields)
     }
 
     /// The fields of a row, in which a star stands for a table's columns.
@@ -264,6 +268,7 @@ impl Binder<'_> {
             "current_timestamp" => TypeId::Timestamptz,
             "localtimestamp" => TypeId::Timestamp,
             "localtime" => TypeId::Time,
+            "current_time" => return self.keyword_function(name),
             _ => return Ok(None),
         };
         let digits = match list.args.as_slice() {

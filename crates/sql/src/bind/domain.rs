@@ -152,11 +152,12 @@ impl Binder<'_> {
         let positions = std::mem::replace(&mut self.positions, false);
         let scope = self.scope.take();
         // What a constraint needs, the domain depends on, not who uses the domain.
+        let noting = self.noting.take();
         let before = self.user_types.len();
         let bound = self.condition_over_value(base, syntax);
         let named = self.user_types.split_off(before);
         (self.search_path, self.barrier, self.ctes) = (search_path, barrier, ctes);
-        (self.positions, self.scope) = (positions, scope);
+        (self.positions, self.scope, self.noting) = (positions, scope, noting);
         Ok((bound?, named))
     }
 

@@ -453,17 +453,27 @@ impl Binder<'_> {
 
     /// A row value where a single value is expected. Its fields are named by their places.
     pub(crate) fn row(&mut self, items: Vec<&Syntax>) -> Result<Typed> {
-        let mut values = Vec::with_capacity(items.len());
-        let mut shape = Vec::with_capacity(items.len());
+        let mut fields = Vec::with_capacity(items.len());
         for item in items {
-            let fields = match strip(item) {
-                Syntax::QualifiedWildcard(table, _) => self.starred_columns(table)?,
-                _ => vec![self.settled_expression(item)?],
-            };
-            for field in fields {
-                values.push(field.expr);
-                shape.push((format!("f{}", values.len()), field.ty));
+            match strip(item) {
+                Syntax::QualifiedWildcard(table, _) => fields.extend(self.starred_columns(table)?),
+                _ => fields.push(self.expression(item)?),
             }
+        }
+        self.constructed_row(fields)
+    }
+
+    /// The row of these fields. A literal that says no type has none in it: what is of a type does
+    /// not compare with it.
+    pub(super) fn constructed_row(&mut self, fields: Vec<Typed>) -> Result<Typed> {
+        let mut values = Vec::with_capacity(fields.len());
+        let mut shape = Vec::with_capacity(fields.len());
+        for field in fields {
+            let is_literal = field.ty.id == TypeId::Unknown && matches!(field.expr, Expr::Constant(_));
+            let settled = self.settle(field)?;
+            let ty = if is_literal { Type::new(TypeId::Unknown) } else { settled.ty };
+            values.push(settled.expr);
+            shape.push((format!("f{}", values.len()), ty));
         }
         Ok(Typed::new(Expr::Row(values, shape.into()), TypeId::Record))
     }

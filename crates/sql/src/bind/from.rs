@@ -289,6 +289,7 @@ impl Binder<'_> {
                     }
                 }
             }
+            TableFactor::XmlTable { .. } => Err(self.lacks("XMLTABLE")),
             other => Err(self.lacks(format!("\"{other}\" in FROM"))),
         }
     }
@@ -313,11 +314,13 @@ impl Binder<'_> {
             source: new.source,
             slots: vec![None; new.types.len()],
             types: new.types,
+            columns: None,
             key_slot: None,
             nullable,
         });
         let names = new.columns.iter().map(|(name, _)| name.clone());
-        let fields = if new.schema.is_some() { names.collect() } else { vec![] };
+        let is_table = new.schema.is_some();
+        let fields = if is_table { names.collect() } else { vec![] };
         let columns = (new.columns.into_iter())
             .map(|(name, column)| {
                 let source = ColumnSource::Relation { relation, column };
@@ -325,6 +328,10 @@ impl Binder<'_> {
             })
             .collect();
         let columns = rename(columns, alias, &shown)?;
+        if !is_table {
+            let names = columns.iter().map(|column| column.name.clone()).collect();
+            level.select.relations[relation].columns = Some(names);
+        }
         let schema = if alias.is_some() { None } else { new.schema.map(str::to_owned) };
         let relations = Some(relation..relation + 1);
         let named = NamedTable { schema, name: shown, columns, fields, relations };

@@ -186,7 +186,7 @@ impl Binder<'_> {
     ) -> Result<usize> {
         let settled = self.settle(typed.clone())?;
         *typed = settled;
-        self.check_sortable(typed.ty, "equality")?;
+        self.check_sortable_value(typed, "equality")?;
         if typed.expr.has_own_aggregate() {
             return Err(SqlError::new(
                 sqlstate::GROUPING_ERROR,

@@ -16,6 +16,7 @@ use super::expression::boolean;
 use super::{Binder, common_type};
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, InList, Typed, fold};
+use crate::function::operator::has_no_order;
 use crate::types::{Type, TypeId};
 
 /// Longer IN lists of constants are looked up in a hash table.
@@ -107,6 +108,10 @@ impl Binder<'_> {
             && operand.ty.id.is_integer();
         let ty = if ty.id == TypeId::Unknown { Self::UNSETTLED } else { ty.plain() };
         self.equality(ty)?;
+        if ty.id == TypeId::Record || has_no_order(ty) {
+            // Whether they can be compared is only known once they are there.
+            return self.one_by_one(operand, items, negated, vec![]);
+        }
         let operand = if integers { operand } else { self.convert(operand, ty)? };
         let items = items
             .into_iter()

@@ -47,6 +47,7 @@ mod scope;
 mod select;
 mod sequence_table;
 mod set_operation;
+mod sortable;
 mod spread;
 mod star;
 mod subquery;
@@ -59,6 +60,7 @@ mod view_names;
 mod virtual_table;
 mod window;
 mod with;
+mod with_order;
 
 pub use coerce::common_type;
 pub(crate) use coerce::read_literal;
@@ -90,7 +92,6 @@ pub(crate) use type_name::{
 pub(crate) use updatable::{BaseTable, FixedColumn, NoBaseTable, ViewColumn, base_table};
 pub(crate) use view_names::{renamed, told};
 pub use virtual_table::{NoVirtualTables, VirtualTable, VirtualTables};
-pub(crate) use with::in_order;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -185,6 +186,8 @@ pub struct Binder<'a> {
     tells_ids: bool,
     /// It asks what became of a request of a cluster.
     asks_outcome: bool,
+    /// It reads tables whose rows are computed, mostly from the catalog.
+    reads_catalog: bool,
     /// Work since it was asked whether to stop.
     unasked: Unasked,
 }
@@ -314,6 +317,7 @@ impl<'a> Binder<'a> {
             volatile_reads: vec![],
             tells_ids: false,
             asks_outcome: false,
+            reads_catalog: false,
             unasked: Unasked::default(),
         }
     }
@@ -371,7 +375,10 @@ impl<'a> Binder<'a> {
             Some(found) => resolve_type(&found, self.context.eval.format)?,
             None => resolve_type(data_type, self.context.eval.format)?,
         };
-        self.user_types.extend(ty.user_type());
+        if let Some(oid) = ty.user_type() {
+            self.user_types.push(oid);
+            self.note_needed(&[oid]);
+        }
         Ok(ty)
     }
 

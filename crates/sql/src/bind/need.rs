@@ -23,7 +23,9 @@ use cognate_syntax::has_expression;
 use sqlparser::ast;
 
 use super::{Binder, Clause, Source, base_table, schema_of_type};
-use crate::catalog::{Catalog, Oid, Privileges, Relation, Routine, Securable, Table, View, is_temporary};
+use crate::catalog::{
+    Catalog, FIRST_USER_OID, Named, Oid, Privileges, Relation, Routine, Securable, Table, View, is_temporary,
+};
 use crate::error::Result;
 
 /// Privileges on one object.
@@ -142,6 +144,13 @@ impl Binder<'_> {
         }
     }
 
+    /// A column is read as a part of the whole row. A query that is to be stored does not name it.
+    pub(super) fn note_row_read(&mut self, read: Option<ColumnRead>) {
+        if self.noting.is_none() {
+            self.note_read(read);
+        }
+    }
+
     /// A column is read of the same table that is none of the user's.
     pub(super) fn note_system_read(&mut self, read: Option<ColumnRead>) {
         self.note_read(read.map(|read| read.of(SYSTEM_COLUMN)));
@@ -221,9 +230,40 @@ impl Binder<'_> {
         self.note_need(relation, Securable::Table, privileges, self.acting.reader)
     }
 
+    /// Whether a need is to be noted of what stands at this place. Of a query that is to be stored
+    /// it is what its own text names: nobody runs it, so nothing is asked of anybody.
+    fn is_needed(&mut self, is_temporary: bool) -> bool {
+        match self.noting.is_some() {
+            true => self.noted().is_some(),
+            false => self.context.catalog.has_roles() && !is_temporary,
+        }
+    }
+
+    /// What the text of a query that is to be stored names: what it reads, with the columns, what
+    /// it calls, and these.
+    pub(super) fn named_by_text(&self, needed: &[Oid]) -> Vec<Named> {
+        let is_named = |need: &&Need| {
+            let is_known = need.kind != Securable::Schema && need.object >= FIRST_USER_OID;
+            is_known && need.role.is_none()
+        };
+        let columns = |need: &Need| {
+            let read = need.columns.read.iter().copied();
+            read.filter(|column| *column != SYSTEM_COLUMN).collect()
+        };
+        let needs = self.needs.iter().filter(is_named);
+        let mut all: Vec<Named> =
+            needs.map(|need| Named { oid: need.object, columns: columns(need) }).collect();
+        for oid in needed {
+            if all.iter().all(|named| named.oid != *oid) {
+                all.push(Named { oid: *oid, columns: vec![] });
+            }
+        }
+        all
+    }
+
     /// A relation that a name in FROM means is read.
     pub(super) fn need_to_read(&mut self, relation: &Relation) -> Option<ColumnRead> {
-        if !self.context.catalog.has_roles() || relation.is_temporary() {
+        if !self.is_needed(relation.is_temporary()) {
             return None;
         }
         let kind = match relation {
@@ -297,7 +337,7 @@ impl Binder<'_> {
 
     /// A function or procedure is called.
     pub(super) fn need_to_call(&mut self, routine: &Routine) {
-        if self.context.catalog.has_roles() && !is_temporary(&routine.schema_name) {
+        if self.is_needed(is_temporary(&routine.schema_name)) {
             let kind = Securable::Routine;
             self.note_need(routine.oid, kind, Privileges::EXECUTE, self.acting.caller);
         }
@@ -334,8 +374,12 @@ impl Binder<'_> {
         Acting { reader: self.acting.caller, ..self.acting }
     }
 
-    /// Takes over what the body of a function needs.
+    /// Takes over what the body of a function needs. It is not the text of a query that is to be
+    /// stored.
     pub(super) fn take_needs(&mut self, inner: Vec<Need>) {
+        if self.noting.is_some() {
+            return;
+        }
         for need in inner {
             let known = self.note_need(need.object, need.kind, need.privileges, need.role);
             if let Some(known) = known.and_then(|known| self.needs.get_mut(known.need)) {

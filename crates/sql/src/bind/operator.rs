@@ -59,12 +59,15 @@ impl Binder<'_> {
             }
             _ => (self.convert(left, left_type)?, self.convert(right, operator.right)?),
         };
-        if let OperatorBody::Compare(comparison) = operator.body
-            && operator.right.id == TypeId::Record
-            && (operator.left != Some(operator.right) || operator.right.modifier < 0)
-        {
-            // What two records are made of is only known once they are there.
-            operator.body = operator::of_records(comparison);
+        if let OperatorBody::Compare(comparison) = operator.body {
+            if operator.right.id == TypeId::Record
+                && (operator.left != Some(operator.right) || operator.right.modifier < 0)
+            {
+                // What two records are made of is only known once they are there.
+                operator.body = operator::of_records(comparison);
+            } else if operator::has_no_order(operator.right) {
+                operator.body = operator::of_arrays_without_order(comparison);
+            }
         }
         let expr = match operator.body {
             OperatorBody::Compare(comparison) => Expr::compare(comparison, left.expr, right.expr),
@@ -272,19 +275,6 @@ impl Binder<'_> {
     /// the type has none.
     pub(crate) fn equality(&self, ty: Type) -> Result<ResolvedOperator> {
         operator::resolve("=", Some(ty), ty)
-    }
-
-    /// 42883 if values of the type cannot be sorted or grouped (json).
-    pub(crate) fn check_sortable(&self, ty: Type, what: &str) -> Result<()> {
-        let element = ty.id.element().unwrap_or(ty.id);
-        if element != TypeId::Json && !element.is_snapshot() {
-            return Ok(());
-        }
-        let operator = if what == "equality" { "an equality" } else { "an ordering" };
-        Err(SqlError::new(
-            crate::error::sqlstate::UNDEFINED_FUNCTION,
-            format!("could not identify {operator} operator for type {}", ty.id.sql_name()),
-        ))
     }
 }
 

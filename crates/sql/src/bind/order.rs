@@ -4,6 +4,7 @@ use sqlparser::ast::{Expr as Syntax, OrderByExpr, OrderByOptions, UnaryOperator,
 
 use super::expression::strip;
 use super::scope::object_name;
+use super::sortable::check_sortable_column;
 use super::{Binder, Body, Distinct, Query, SortKey};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Typed;
@@ -124,18 +125,18 @@ impl Binder<'_> {
         visible: usize,
         clause: &str,
     ) -> Result<usize> {
-        if let Some(position) = ordinal(syntax, clause)? {
-            return target_at(position, visible, clause);
-        }
-        if let Syntax::Identifier(ident) = strip(syntax)
-            && let Some(place) = target_named(&object_name(ident), targets, visible, clause)?
-        {
+        let output = match (ordinal(syntax, clause)?, strip(syntax)) {
+            (Some(position), _) => Some(target_at(position, visible, clause)?),
+            (None, Syntax::Identifier(ident)) => target_named(&object_name(ident), targets, visible, clause)?,
+            _ => None,
+        };
+        if let Some(place) = output {
             let settled = self.settle(targets[place].1.clone())?;
-            self.check_sortable(settled.ty, "ordering")?;
+            self.check_sortable_value(&settled, "ordering")?;
             return Ok(place);
         }
         let typed = self.settled_expression(syntax)?;
-        self.check_sortable(typed.ty, "ordering")?;
+        self.check_sortable_value(&typed, "ordering")?;
         let is_known = |known: &Typed| *known == typed || repeats(known, &typed);
         if let Some(place) = targets.iter().position(|(_, known)| is_known(known)) {
             return Ok(place);
@@ -202,6 +203,7 @@ impl Binder<'_> {
                 ));
             };
             self.check_sortable(query.columns[column].ty, "ordering")?;
+            check_sortable_column(query, column, "ordering")?;
             let (descending, nulls_first) = sort_direction(&item.options);
             if !query.order.iter().any(|key| key.column == column) {
                 query.order.push(SortKey { column, descending, nulls_first });

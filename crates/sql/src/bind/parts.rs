@@ -173,6 +173,7 @@ pub(crate) fn all_rows(number: usize, columns: Vec<OutputColumn>) -> Query {
             source: Source::Cte(number),
             slots: (0..types.len()).map(Some).collect(),
             types,
+            columns: Some(columns.iter().map(|column| column.name.clone()).collect()),
             key_slot: None,
             nullable: false,
         }],

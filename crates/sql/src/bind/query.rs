@@ -185,6 +185,8 @@ pub struct Relation {
     pub source: Source,
     /// Types of all its columns, dropped ones too.
     pub types: Vec<Type>,
+    /// Names of its columns, for EXPLAIN; none of a table, which has them itself.
+    pub columns: Option<Arc<[String]>>,
     /// Place in the frame of each column, if the query reads it.
     pub slots: Vec<Option<usize>>,
     /// Place in the frame of the row's key, if it is needed.

@@ -10,6 +10,9 @@
 //! SELECT buy(1, 7); SELECT * FROM buy(1)   buy: UPDATE ...; INSERT ...    the whole statement
 //! CALL move(1, 2)                          a procedure                    the whole statement
 //! ```
+//!
+//! A body that cannot be bound is no error here, but one of the call when it runs: what the
+//! function gives is declared, and its body is looked up by the `search_path` of who calls it.
 
 use std::sync::Arc;
 
@@ -26,7 +29,7 @@ use super::table::simple_select;
 use super::{BindContext, Binder, Clause, RowsCall, SetReturning, refuse_subquery};
 use crate::catalog::{Behavior, Relation, Routine, RoutineKind, Table};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::{Expr, RoutineBody, RoutineCall, Typed};
+use crate::expr::{Expr, RoutineBody, RoutineCall, RoutineSelect, Typed};
 use crate::parse::{self, Command, Statement};
 use crate::plan;
 use crate::routine::{self, DEPTH_MAX, Meant, Outcome, Scope};
@@ -174,6 +177,11 @@ impl Binder<'_> {
         self.asks_outcome
     }
 
+    /// Whether the statement reads tables of the catalog.
+    pub(crate) fn reads_catalog(&self) -> bool {
+        self.reads_catalog
+    }
+
     /// 0A000 if a volatile function reads the table that the statement changes. In PostgreSQL it
     /// would see what the statement has changed so far.
     pub(crate) fn check_volatile_reads(&self, target: &Table) -> Result<()> {
@@ -298,7 +306,8 @@ impl Binder<'_> {
         }
     }
 
-    /// What calls of a function in one name do, bound and planned at the first one.
+    /// What calls of a function in one name do, bound and planned at the first one, or why that
+    /// cannot be. Only what says nothing of the body is an error at once.
     fn routine_body(&mut self, routine: &Arc<Routine>, outcome: &Outcome) -> Result<Arc<RoutineBody>> {
         let caller = self.acting_in(routine).caller();
         let is_it = |known: &&Arc<RoutineBody>| known.routine.oid == routine.oid && known.caller == caller;
@@ -323,12 +332,33 @@ impl Binder<'_> {
         let is_void = *outcome == Outcome::Nothing;
         let body = Arc::new(RoutineBody::new(routine.clone(), shape, is_void, caller));
         self.routines.push(body.clone());
+        let known = self.routines.len();
         let depth = statements.iter().map(Statement::depth).max().unwrap_or(0);
-        parse::on_large_stack(depth, || self.plan_body(&body, outcome, query, &statements[0], depth))
-            .map_err(|error| routine::within(error, &routine.name, None))?;
+        let select =
+            parse::on_large_stack(depth, || self.plan_body(&body, outcome, query, &statements[0], depth))
+                .map_err(|error| routine::within(error, &routine.name, None));
+        if let Err(error) = &select {
+            if error.is_of_circumstances() {
+                return Err(error.clone());
+            }
+            self.forget_bodies(known);
+        }
+        body.set(select);
         Ok(body)
     }
 
+    /// Forgets the bodies from a place on that were bound for one that could not be: what they read
+    /// and need was not noted, so whoever else calls them binds them again. Those that could not be
+    /// bound either need nothing, and are not tried again.
+    fn forget_bodies(&mut self, from: usize) {
+        let mut place = 0;
+        self.routines.retain(|body| {
+            place += 1;
+            place <= from || body.is_unbound()
+        });
+    }
+
+    /// The plan of a body. What it reads and needs is noted once nothing of it can fail any more.
     fn plan_body(
         &mut self,
         body: &RoutineBody,
@@ -336,7 +366,7 @@ impl Binder<'_> {
         query: &QuerySyntax,
         statement: &Statement,
         depth: usize,
-    ) -> Result<()> {
+    ) -> Result<RoutineSelect> {
         let routine = &body.routine;
         let context = BindContext { source: &statement.source, ..*self.context };
         let declared: Vec<Option<Type>> = routine.inputs().map(|argument| Some(argument.ty)).collect();
@@ -354,24 +384,25 @@ impl Binder<'_> {
         if inner.wants_parts() {
             return Err(only_alone(routine, self.context.eval.format));
         }
+        let needs = std::mem::take(&mut inner.needs);
+        let conversions = routine::conversions(routine, outcome, Some(&bound.columns), context.eval.format)?;
+        let checks = routine::checks(&mut inner, outcome, Some(&bound.columns))?;
+        let types = inner.parameter_types()?;
+        let tables = inner.tables().to_vec();
+        let plan = plan::plan(bound, inner.cte_count(), types, tables, context.row_counts)?;
         inner.tables().iter().for_each(|table| self.note_table(table));
-        self.take_needs(std::mem::take(&mut inner.needs));
+        self.take_needs(needs);
         let views: Vec<u32> =
             inner.views().iter().filter(|view| !self.views.contains(view)).copied().collect();
         self.views.extend(views);
         self.volatile_reads.append(&mut inner.volatile_reads);
         self.tells_ids |= inner.tells_ids;
         self.asks_outcome |= inner.asks_outcome;
+        self.reads_catalog |= inner.reads_catalog;
         if routine.behavior == Behavior::Volatile {
             self.volatile_reads.extend(inner.tables().iter().map(|table| table.oid));
         }
-        let conversions = routine::conversions(routine, outcome, Some(&bound.columns), context.eval.format)?;
-        let checks = routine::checks(&mut inner, outcome, Some(&bound.columns))?;
-        let types = inner.parameter_types()?;
-        let tables = inner.tables().to_vec();
-        let plan = plan::plan(bound, inner.cte_count(), types, tables, context.row_counts)?;
-        body.set(plan, conversions, checks, depth);
-        Ok(())
+        Ok(RoutineSelect { plan: Arc::new(plan), conversions, checks, depth })
     }
 
     /// CALL. 42809 if it is of a function.

@@ -400,7 +400,7 @@ impl Binder<'_> {
         let mut items = Vec::with_capacity(table.columns.len());
         let mut shape = Vec::with_capacity(table.columns.len());
         for (place, column) in table.columns.iter().enumerate() {
-            self.note_read(column.read);
+            self.note_row_read(column.read);
             let typed = self.at_level(index, &column.source);
             items.push(typed.expr);
             shape.push((table.fields.get(place).unwrap_or(&column.name).clone(), typed.ty));

@@ -242,7 +242,7 @@ impl Binder<'_> {
                 place >= visible || keys.iter().any(|key| key.column == place) || distinct != Distinct::No;
             let typed = if keep_unknown && !sorted { typed } else { self.settle(typed)? };
             if distinct == Distinct::All {
-                self.check_sortable(typed.ty, "equality")?;
+                self.check_sortable_value(&typed, "equality")?;
             }
             settled.push((name, typed));
         }

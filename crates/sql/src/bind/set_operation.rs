@@ -3,6 +3,7 @@
 use sqlparser::ast::{SetExpr, SetOperator, SetQuantifier};
 
 use super::select::output_column;
+use super::sortable::check_sortable_column;
 use super::{Binder, Body, Distinct, Query, SetKind, SetOperation};
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, Typed};
@@ -52,15 +53,17 @@ impl Binder<'_> {
             return Err(SqlError::syntax(format!("each {name} query must have the same number of columns")));
         }
         let mut types = vec![];
-        for (left, right) in left.columns.iter().zip(&right.columns) {
-            let open = left.ty.id == TypeId::Unknown && right.ty.id == TypeId::Unknown;
+        for (place, (of_left, of_right)) in left.columns.iter().zip(&right.columns).enumerate() {
+            let open = of_left.ty.id == TypeId::Unknown && of_right.ty.id == TypeId::Unknown;
             let ty = if open && keep_unknown && all {
                 TypeId::Unknown.into()
             } else {
-                self.common(&[left.ty, right.ty], name)?
+                self.common(&[of_left.ty, of_right.ty], name)?
             };
             if !all {
                 self.check_sortable(ty, "equality")?;
+                check_sortable_column(&left, place, "equality")?;
+                check_sortable_column(&right, place, "equality")?;
             }
             types.push(ty);
         }

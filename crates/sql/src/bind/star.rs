@@ -29,6 +29,7 @@ use super::access::is_all_fields;
 use super::expression::strip;
 use super::operand::{Operand, for_each_argument, for_each_of_window, for_each_operand};
 use super::scope::{NamedColumn, Namespace, schema_and_name};
+use crate::catalog::Named;
 use crate::error::Result;
 use crate::expr::Typed;
 use crate::types::Datum;
@@ -40,12 +41,14 @@ pub(crate) type Stars = HashMap<(u64, u64), Vec<SelectItem>>;
 #[derive(Default)]
 pub(crate) struct Noted {
     pub(crate) stars: Stars,
-    /// Oids of what it depends on beside what it reads: sequences, and the constraints of primary
-    /// keys by which columns are the same throughout a group.
+    /// Oids of what it depends on beside what it reads: sequences, types of users, and the
+    /// constraints of primary keys by which columns are the same throughout a group.
     pub(crate) needed: Vec<u32>,
     /// Literals that were given a type: the text, and the value, which is a cast where the
     /// session's settings have a part in it.
     pub(crate) literals: Vec<(String, Typed)>,
+    /// What its text names.
+    pub(crate) named: Vec<Named>,
 }
 
 fn place(star: &AttachedToken) -> (u64, u64) {
@@ -69,7 +72,9 @@ impl Binder<'_> {
 
     /// What was noted.
     pub(crate) fn take_noted(&mut self) -> Noted {
-        self.noting.take().unwrap_or_default()
+        let mut noted = self.noting.take().unwrap_or_default();
+        noted.named = self.named_by_text(&noted.needed);
+        noted
     }
 
     /// Where to note something of the text itself, if that is to be: not of a view that it reads,

@@ -115,6 +115,7 @@ impl Binder<'_> {
         alias: Option<&TableAlias>,
         nullable: bool,
     ) -> Result<Item> {
+        self.reads_catalog = true;
         let types: Vec<Type> = found.columns().iter().map(|(_, ty)| *ty).collect();
         let columns =
             found.columns().iter().enumerate().map(|(i, (name, _))| ((*name).to_owned(), i)).collect();

@@ -169,7 +169,7 @@ impl Binder<'_> {
         let mut window = Window::default();
         for key in &spec.order_by {
             let typed = self.settled_expression(&key.expr)?;
-            self.check_sortable(typed.ty, "ordering")?;
+            self.check_sortable_value(&typed, "ordering")?;
             let (descending, nulls_first) = sort_direction(&key.options);
             // A later key on the same expression decides nothing.
             if !window.order.iter().any(|(known, ..)| same(known, &typed.expr)) {
@@ -179,7 +179,7 @@ impl Binder<'_> {
         }
         for expr in &spec.partition_by {
             let typed = self.settled_expression(expr)?;
-            self.check_sortable(typed.ty, "equality")?;
+            self.check_sortable_value(&typed, "equality")?;
             if !window.partition.iter().any(|known| same(known, &typed.expr)) {
                 window.partition.push(typed.expr);
             }

@@ -1,10 +1,10 @@
 //! WITH: common table expressions.
 
-use cognate_syntax::{Step, Walker, walk};
 use sqlparser::ast::{self, SetExpr, SetOperator, SetQuantifier, TableAlias};
 
 use super::from::{Item, NewRelation};
 use super::scope::object_name;
+use super::with_order::named_twice;
 use super::{Binder, Body, Cte, Query, Relation, Source};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::changes_rows;
@@ -170,7 +170,7 @@ impl Binder<'_> {
     ) -> Result<Query> {
         let before = self.ctes.len();
         let mut bound = vec![];
-        for cte in in_order(with) {
+        for cte in self.in_order(with)? {
             let name = self.new_cte_name(cte, before)?;
             if changes_rows(&cte.query.body) {
                 return Err(SqlError::new(
@@ -233,10 +233,7 @@ impl Binder<'_> {
         if self.ctes[before..].iter().all(|known| known.name != name) {
             return Ok(name);
         }
-        Err(SqlError::new(
-            sqlstate::DUPLICATE_ALIAS,
-            format!("WITH query name \"{name}\" specified more than once"),
-        ))
+        Err(named_twice(&name))
     }
 
     /// Binds one that is in sight of all parts of the statement.
@@ -375,8 +372,8 @@ impl Binder<'_> {
             return Ok(None);
         }
         refuse_decoration(&cte.query)?;
-        let right = self.recursive_term(name, &left, right)?;
         refuse_aggregates(&right, number)?;
+        let right = self.recursive_term(name, &left, right)?;
         let correlated = left.is_correlated() || right.is_correlated();
         let level = self.levels.len();
         let (part, home) = (Part::Complete, self.reader());
@@ -520,46 +517,4 @@ fn named_columns(given: &[OutputColumn], alias: &TableAlias, name: &str) -> Resu
         column.0 = object_name(&alias.name);
     }
     Ok(columns)
-}
-
-/// Which other queries of a WITH are named by one of them.
-struct Reads<'a> {
-    names: &'a [String],
-    place: usize,
-    found: Vec<usize>,
-}
-
-impl Walker for Reads<'_> {
-    fn relation(&mut self, relation: &ast::ObjectName) -> Step {
-        if let [ast::ObjectNamePart::Identifier(name)] = relation.0.as_slice() {
-            let name = object_name(name);
-            let read = self.names.iter().position(|known| *known == name);
-            self.found.extend(read.filter(|at| *at != self.place));
-        }
-        Step::Continue(())
-    }
-}
-
-/// The queries of a WITH in an order in which each comes behind those that it reads: under
-/// RECURSIVE it may read later ones. As they stand where they read each other, or seem to.
-pub(crate) fn in_order(with: &ast::With) -> Vec<&ast::Cte> {
-    let written: Vec<&ast::Cte> = with.cte_tables.iter().collect();
-    if !with.recursive || written.len() < 2 {
-        return written;
-    }
-    let names: Vec<String> = written.iter().map(|cte| object_name(&cte.alias.name)).collect();
-    let reads = |place: usize| {
-        let mut reads = Reads { names: &names, place, found: vec![] };
-        let _ = walk(written[place].query.as_ref(), &mut reads);
-        reads.found
-    };
-    let reads: Vec<Vec<usize>> = (0..written.len()).map(reads).collect();
-    let (mut order, mut placed) = (Vec::with_capacity(written.len()), vec![false; written.len()]);
-    while let Some(next) =
-        (0..written.len()).find(|at| !placed[*at] && reads[*at].iter().all(|at| placed[*at]))
-    {
-        placed[next] = true;
-        order.push(written[next]);
-    }
-    if order.len() == written.len() { order } else { written }
 }

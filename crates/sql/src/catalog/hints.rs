@@ -18,6 +18,9 @@ pub struct Hints {
     /// SET STORAGE: places of columns, and PostgreSQL's letter for how each is to be stored.
     #[serde(default)]
     pub storage: Vec<(usize, char)>,
+    /// SET of options: places of columns, and what is said of each, as `name=value`.
+    #[serde(default)]
+    pub options: Vec<(usize, Vec<String>)>,
     /// CLUSTER ON: oid of the index.
     #[serde(default)]
     pub clustered: Option<u32>,
@@ -27,6 +30,12 @@ pub struct Hints {
 }
 
 impl Hints {
+    /// The options of the column at a place.
+    pub(crate) fn options_of(&self, place: usize) -> &[String] {
+        let known = self.options.iter().find(|(known, _)| *known == place);
+        known.map(|(_, options)| options.as_slice()).unwrap_or_default()
+    }
+
     /// How much is to be gathered of the column at a place of an index.
     pub(crate) fn statistics_of_index(&self, index: u32, place: usize) -> Option<i32> {
         let known = self.index_statistics.iter().find(|(oid, at, _)| (*oid, *at) == (index, place));
@@ -82,12 +91,15 @@ mod tests {
         put(&mut hints.statistics, 0, Some(5));
         put(&mut hints.statistics, 2, Some(7));
         put(&mut hints.storage, 1, Some('e'));
+        put(&mut hints.options, 3, Some(vec!["n_distinct=5".to_owned()]));
         hints.index_statistics.push((17, 1, 300));
         assert_eq!(hints.statistics_of_index(17, 1), Some(300));
         assert_eq!(hints.statistics_of_index(17, 0), None);
         hints.replica_identity = ReplicaIdentity::Index(17);
         assert_eq!(get(&hints.statistics, 2), Some(7));
         assert_eq!(get(&hints.statistics, 1), None);
+        assert_eq!(hints.options_of(3), ["n_distinct=5"]);
+        assert!(hints.options_of(0).is_empty());
         let text = serde_json::to_string(&hints).unwrap();
         assert_eq!(serde_json::from_str::<Hints>(&text).unwrap(), hints);
         put(&mut hints.statistics, 2, None);

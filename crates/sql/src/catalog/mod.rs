@@ -68,7 +68,7 @@ pub(crate) use temporary::{
 };
 pub use temporary::{Home, OnCommit};
 pub use user_type::UserType;
-pub use view::{CheckOption, View};
+pub use view::{CheckOption, Named, View};
 
 /// Object identifier, as in PostgreSQL.
 pub type Oid = u32;

@@ -239,17 +239,15 @@ impl Catalog {
         Catalog::build(self.database, version, objects)
     }
 
-    /// Notes the tables whose rows or entries went to other trees by the commit that made this from
-    /// `before`.
+    /// Notes whose rows or entries went to other trees by the commit that made this from `before`.
     pub(crate) fn note_moved(&mut self, before: &Catalog, csn: u64) {
         self.moved.clone_from(&before.moved);
-        let trees = |table: &Table| -> Vec<u32> {
-            std::iter::once(table.tree).chain(table.indexes.iter().map(|index| index.tree)).collect()
-        };
+        self.moved.retain(|oid, _| self.by_oid.contains_key(oid));
+        let entries = |table: &Table| table.indexes.iter().map(|index| index.tree).collect::<Vec<_>>();
         for (oid, relation) in &self.by_oid {
             if let (Some(old), Relation::Table(new)) = (before.table_by_oid(*oid), relation)
                 && !Arc::ptr_eq(old, new)
-                && trees(old) != trees(new)
+                && (old.tree, entries(old)) != (new.tree, entries(new))
             {
                 self.moved.insert(*oid, csn);
             }
@@ -596,5 +594,49 @@ impl Object {
             Object::EnumType(ty) => ty.oid,
             Object::Domain(domain) => domain.oid,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Hints;
+
+    fn table(oid: Oid, tree: u32) -> (Oid, Option<Object>) {
+        let table = Table {
+            oid,
+            schema: PUBLIC_OID,
+            schema_name: "public".to_owned(),
+            name: format!("t{oid}"),
+            tree,
+            columns: vec![],
+            indexes: vec![],
+            checks: vec![],
+            foreign_keys: vec![],
+            referenced_by: vec![],
+            temporary: false,
+            on_commit: None,
+            options: vec![],
+            comment: None,
+            hints: Hints::default(),
+            derived: Default::default(),
+        };
+        (oid, Some(Object::Table(Arc::new(table))))
+    }
+
+    #[test]
+    fn of_tables_that_are_gone_nobody_knows_that_they_were_moved() {
+        let mut catalog = Catalog::new(1, []);
+        let mut change = |changes: Changes, csn: u64| {
+            let mut after = catalog.with_changes(csn, &changes);
+            after.note_moved(&catalog, csn);
+            let known = (after.moved_at(20_000), after.moved_at(20_001), after.moved.len());
+            catalog = after;
+            known
+        };
+        assert_eq!(change(Changes::from([table(20_000, 1), table(20_001, 2)]), 5), (0, 0, 0));
+        assert_eq!(change(Changes::from([table(20_000, 3), table(20_001, 4)]), 6), (6, 6, 2));
+        assert_eq!(change(Changes::from([table(20_001, 5)]), 7), (6, 7, 2));
+        assert_eq!(change(Changes::from([(20_001, None)]), 8), (6, 0, 1));
     }
 }

@@ -26,6 +26,10 @@ pub struct View {
     /// the types of users and the sequences it names, and the constraints of primary keys that its
     /// groups rest on.
     pub depends_on: Vec<u32>,
+    /// Those of them that its own text names, which other views and the functions of users that it
+    /// reads through do not add to; none if the view is older than this list.
+    #[serde(default)]
+    pub named: Option<Vec<Named>>,
     /// WITH CHECK OPTION.
     #[serde(default)]
     pub check_option: Option<CheckOption>,
@@ -34,7 +38,26 @@ pub struct View {
     pub comment: Option<String>,
 }
 
+/// What the text of a view names.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Named {
+    /// Oid of it.
+    pub oid: u32,
+    /// Places of the columns of a table, a view or a sequence that are read. Places never change.
+    #[serde(default)]
+    pub columns: Vec<usize>,
+}
+
 impl View {
+    /// Oids of what its text names, with the columns; of all that it depends on if more is not
+    /// known.
+    pub(crate) fn names(&self) -> Vec<(u32, &[usize])> {
+        match &self.named {
+            Some(named) => named.iter().map(|one| (one.oid, one.columns.as_slice())).collect(),
+            None => self.depends_on.iter().map(|oid| (*oid, &[] as &[usize])).collect(),
+        }
+    }
+
     /// The relation that a name in its query means. Of those that it depends on it is the first one
     /// on its path: one that came later, in a schema before, does not take that one's place.
     pub(crate) fn relation<'a>(
@@ -93,5 +116,21 @@ impl CheckOption {
             CheckOption::Local => "local",
             CheckOption::Cascaded => "cascaded",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_of_an_earlier_build_names_all_that_it_depends_on() {
+        let stored = r#"{"oid": 20000, "schema": 2200, "schema_name": "public", "name": "v",
+            "query": "SELECT 1", "columns": [], "search_path": [], "depends_on": [16384]}"#;
+        let view: View = serde_json::from_str(stored).unwrap();
+        let none: &[usize] = &[];
+        assert_eq!(view.names(), [(16384_u32, none)]);
+        let named = Some(vec![Named { oid: 16390, columns: vec![2] }]);
+        assert_eq!(View { named, ..view }.names(), [(16390_u32, [2_usize].as_slice())]);
     }
 }

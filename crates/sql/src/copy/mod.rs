@@ -13,5 +13,6 @@ mod writer;
 
 pub use binary::{BinaryReader, BinaryWriter};
 pub use options::{CopyFileFormat, CopyOptions};
+pub(crate) use reader::extra_data;
 pub use reader::{CopyReader, Fields};
 pub use writer::CopyWriter;

@@ -3,8 +3,9 @@
 use sqlparser::ast::{CopyLegacyCsvOption, CopyLegacyOption, CopyOption, Ident};
 
 use crate::error::{Result, SqlError, sqlstate};
+use crate::function::is_encoding;
 use crate::identifier::fold;
-use crate::parse::{ALL_FIELDS, HEADER_MATCH};
+use crate::parse::{ALL_FIELDS, HEADER_MATCH, NO_CHARACTER};
 
 /// Format of COPY's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +138,10 @@ impl Given {
                 Ok(())
             }
             CopyOption::ForceNull(columns) => set(&mut self.force_null, names(columns)),
+            CopyOption::Encoding(name) if !is_encoding(name) => {
+                let message = "argument to option \"encoding\" must be a valid encoding name";
+                Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message))
+            }
             CopyOption::Encoding(name) => {
                 // SQL_ASCII leaves characters as they are.
                 let known = ["UTF8", "UTF-8", "UNICODE", "SQL_ASCII"];
@@ -231,7 +236,7 @@ impl Given {
         let mut options = CopyOptions::of(self.format.unwrap_or(CopyFileFormat::Text));
         let csv = options.format == CopyFileFormat::Csv;
         let single = |character: char, what: &str| match u8::try_from(character) {
-            Ok(byte) if byte < 0x80 => Ok(byte),
+            Ok(byte) if byte < 0x80 && character != NO_CHARACTER => Ok(byte),
             _ => {
                 let message = format!("COPY {what} must be a single one-byte character");
                 Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message))

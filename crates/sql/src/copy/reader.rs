@@ -89,6 +89,8 @@ pub struct CopyReader {
     header: bool,
     /// The names that the header must have, if it must.
     expected: Option<Vec<String>>,
+    /// Rows have no fields, so that an empty line is not a field without characters.
+    without_fields: bool,
 }
 
 impl CopyReader {
@@ -97,13 +99,21 @@ impl CopyReader {
         let (quote, escape) = (options.quote, options.escape);
         let csv = (options.format == CopyFileFormat::Csv)
             .then(|| (quote, Some(escape).filter(|escape| *escape != quote)));
-        CopyReader { header: options.header, lines: Lines::new(csv), options, last: None, expected: None }
+        CopyReader {
+            header: options.header,
+            lines: Lines::new(csv),
+            options,
+            last: None,
+            expected: None,
+            without_fields: false,
+        }
     }
 
     /// The same for columns of these names, which the header must have if HEADER MATCH says so.
     pub fn expecting(self, names: Vec<String>) -> CopyReader {
+        let without_fields = names.is_empty();
         let expected = self.options.header_match.then_some(names);
-        CopyReader { expected, ..self }
+        CopyReader { expected, without_fields, ..self }
     }
 
     /// The same where a line may have no more than so many bytes.
@@ -146,6 +156,8 @@ impl CopyReader {
             fields.clear();
             let line = self.lines.bytes(line);
             match self.options.format {
+                _ if self.without_fields && line.is_empty() => {}
+                _ if self.without_fields => return Err(extra_data()),
                 CopyFileFormat::Csv => csv_line(line, &self.options, fields)?,
                 _ => text_line(line, &self.options, fields),
             }
@@ -155,6 +167,11 @@ impl CopyReader {
             }
         }
     }
+}
+
+/// 22P04 for a line with more fields than there are columns.
+pub(crate) fn extra_data() -> SqlError {
+    SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, "extra data after last expected column")
 }
 
 /// 22P04 unless the fields are these names.
@@ -349,6 +366,21 @@ mod tests {
         ] {
             let error = read(options, &[data]).expect_err("it is refused");
             assert_eq!(error.sqlstate, "22P04", "{data:?}");
+        }
+    }
+
+    #[test]
+    fn without_columns_an_empty_line_is_a_row() {
+        for format in [CopyFileFormat::Text, CopyFileFormat::Csv] {
+            let mut reader = CopyReader::new(CopyOptions::of(format)).expecting(vec![]);
+            let mut fields = Fields::default();
+            reader.feed(b"\n\n\"\"\n");
+            for _ in 0..2 {
+                assert!(reader.next(&mut fields).expect("it reads"));
+                assert!(fields.is_empty());
+            }
+            let error = reader.next(&mut fields).expect_err("it is refused");
+            assert_eq!(error.message, "extra data after last expected column");
         }
     }
 

@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cognate_engine::Isolation;
 
 use crate::catalog::{Index, Table};
 use crate::error::{Result, SqlError, sqlstate};
@@ -83,14 +84,51 @@ impl Work<'_> {
         Ok(self.engine.own(tree, key)?.flatten().is_some())
     }
 
+    /// 40001 if the newest rows, which are about to be written anew, are not those that the
+    /// snapshot shows. In trees of its own a transaction would see what its snapshot does not show,
+    /// and overwrite without a lock what it has never seen. At SERIALIZABLE the scan is noted as
+    /// one of the newest rows, and READ COMMITTED shows these to the next statement anyway.
+    fn check_none_newer(&mut self, table: &Table) -> Result<()> {
+        if self.engine.isolation() != Isolation::Snapshot || !self.is_shared(table) {
+            return Ok(());
+        }
+        if self.state.is_first {
+            // It has waited for the table, and read nothing yet.
+            self.engine.refresh_snapshot();
+            return Ok(());
+        }
+        self.check_not_moved(table)?;
+        // Own writes show through both.
+        let (from, to) = (Bound::Unbounded, Bound::Unbounded);
+        let mut shown = self.engine.scan_unnoted(table.tree, from, to)?;
+        let mut newest = LatestScan::open(self.database.engine(), self.engine, table.tree, from, to)?;
+        let mut rows = 0u32;
+        loop {
+            rows = rows.wrapping_add(1);
+            if rows & 0xff == 0 {
+                self.interrupts.check()?;
+            }
+            let (what, key) = match (shown.next()?, newest.next(self.engine)?) {
+                (None, None) => return Ok(()),
+                (Some(before), Some(now)) if before == now => continue,
+                (Some((before, _)), Some((now, _))) if before < now => ("delete", before),
+                (Some((before, _)), None) => ("delete", before),
+                (_, Some((now, _))) => ("update", now),
+            };
+            let error = self.newer(what, table.tree, &key);
+            return Err(error.with_table(&table.schema_name, &table.name));
+        }
+    }
+
     /// Moves the rows of `before` into the trees of `after`, which are fresh, changed by `change`.
-    /// `after` may have another primary key, other column types, other indexes.
+    /// `after` may have another primary key, other column types, other indexes. 40001.
     pub(crate) fn rewrite_table(
         &mut self,
         before: &Table,
         after: &Table,
         mut change: impl FnMut(&mut Work<'_>, Vec<Datum>) -> Result<Vec<Datum>>,
     ) -> Result<()> {
+        self.check_none_newer(before)?;
         self.for_each_row(before, |work, old_key, row| {
             let row = change(work, row)?;
             let stored = encode(after, &row)?;
@@ -106,6 +144,7 @@ impl Work<'_> {
         after: &Table,
         check: impl Fn(&[Datum]) -> Result<()>,
     ) -> Result<()> {
+        self.check_none_newer(before)?;
         let wanted = indexed(after, after.indexes.iter());
         self.for_each_stored(before, |work, old_key, stored| {
             let row = decode_some(before, &stored, &wanted)?;

@@ -8,7 +8,7 @@ use super::request;
 use crate::catalog::{Computed, Index, IndexColumn, IndexKey, Object, OperatorClass, Relation, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::identifier::fold;
-use crate::pg_catalog::{has_operator_class, is_operator_class};
+use crate::pg_catalog::{class_accepts, has_operator_class, is_operator_class};
 use crate::session::work::Work;
 use crate::types::{Type, TypeId};
 
@@ -131,25 +131,24 @@ impl Work<'_> {
     /// 42804 if it is of other types.
     fn operator_class(&self, class: Option<&ast::ObjectName>, ty: Type) -> Result<Option<OperatorClass>> {
         let Some(class) = class else { return self.require_class(None, ty).map(|()| None) };
-        let name = super::names::parts(class)?.pop().unwrap_or_default();
-        if !is_operator_class(&name) {
-            let message = format!("operator class \"{name}\" does not exist for access method \"btree\"");
+        let parts = super::names::parts(class)?;
+        let given = parts.join(".");
+        let Some((name, schemas)) = parts.split_last() else { return Err(SqlError::internal("no class")) };
+        if schemas.iter().any(|schema| schema != "pg_catalog") || !is_operator_class(name) {
+            let message = format!("operator class \"{given}\" does not exist for access method \"btree\"");
             return Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message));
         }
-        let class = OperatorClass::ALL.into_iter().find(|known| known.name() == name);
-        match class {
-            Some(_) => self.require_class(class, ty)?,
-            None if has_operator_class(ty.id) => {}
-            None => return Err(self.unfit_class(&name, ty)),
+        if !class_accepts(name, ty.id) {
+            return Err(self.unfit_class(&given, ty));
         }
-        Ok(class)
+        Ok(OperatorClass::ALL.into_iter().find(|known| known.name() == name))
     }
 
     /// 42704 if keys cannot have values of a type, since these have no order; 42804 if an operator
     /// class is of other types.
     pub(super) fn require_class(&self, class: Option<OperatorClass>, ty: Type) -> Result<()> {
         match class {
-            Some(_) if matches!(ty.id, TypeId::Text | TypeId::Varchar | TypeId::Bpchar) => Ok(()),
+            Some(class) if class_accepts(class.name(), ty.id) => Ok(()),
             Some(class) => Err(self.unfit_class(class.name(), ty)),
             None if has_operator_class(ty.id) => Ok(()),
             None => {
@@ -164,7 +163,11 @@ impl Work<'_> {
     }
 
     fn unfit_class(&self, name: &str, ty: Type) -> SqlError {
-        let ty = ty.plain().format_with(self.format);
+        // A domain goes by its own name.
+        let ty = match ty.user_type() {
+            Some(_) => ty.format_with(self.format),
+            None => ty.id.sql_name().to_owned(),
+        };
         let message = format!("operator class \"{name}\" does not accept data type {ty}");
         SqlError::new(sqlstate::DATATYPE_MISMATCH, message)
     }

@@ -1,15 +1,19 @@
 //! What ALTER TABLE says of a table that has no effect here, and that dumps say again: SET
-//! STATISTICS (also by ALTER INDEX), SET STORAGE, CLUSTER ON, REPLICA IDENTITY. It is checked as
-//! PostgreSQL does, and kept; but for SET TABLESPACE, of which there is nothing to keep.
+//! STATISTICS (also by ALTER INDEX), SET STORAGE, SET of a column's options, CLUSTER ON, REPLICA
+//! IDENTITY. It is checked as PostgreSQL does, and kept; but for SET TABLESPACE, of which there is
+//! nothing to keep.
 //!
 //! The table is locked as for storage parameters (`storage`): readers and writers go on.
 
 use cognate_engine::TreeMode;
+use sqlparser::ast;
 
 use super::alter_relation::action_not_for;
+use super::create_table::{check_once, merged_options};
 use super::names::Qualified;
 use super::resolve::{undefined_column, undefined_table, wrong_type};
-use crate::catalog::{Index, IndexKey, Object, Oid, Relation, ReplicaIdentity, Table, put_hint};
+use super::storage::without_options;
+use crate::catalog::{Catalog, Index, IndexKey, Object, Oid, Relation, ReplicaIdentity, Table, put_hint};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::identifier::fold;
 use crate::parse::{AlterRelation, NewReplicaIdentity, RelationChange, known_tablespace};
@@ -56,26 +60,17 @@ impl Work<'_> {
                 put_hint(&mut table.hints.statistics, place, target);
             }
             RelationChange::SetStorage { column, storage } => {
-                let storage = storage_letter(&fold(storage))?;
+                let (place, storage) = self.new_storage(&table, column, storage)?;
+                put_hint(&mut table.hints.storage, place, storage);
+            }
+            RelationChange::ColumnOptions { column, options, reset } => {
                 let place = place_of(&table, &fold(column))?;
-                let ty = table.columns[place].ty;
-                let own = storage_of(ty.id);
-                if storage != 'p' && own == 'p' {
-                    let named = if ty.user_type().is_some() { ty } else { ty.plain() };
-                    let name = named.format_with(self.format);
-                    let message = format!("column data type {name} can only have storage PLAIN");
-                    return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
-                }
-                put_hint(&mut table.hints.storage, place, (storage != own).then_some(storage));
+                let said = changed_options(table.hints.options_of(place), options, *reset)?;
+                put_hint(&mut table.hints.options, place, (!said.is_empty()).then_some(said));
             }
             RelationChange::Cluster(None) => table.hints.clustered = None,
             RelationChange::Cluster(Some(index)) => {
-                let index = self.index_of(&table, &fold(index))?;
-                if index.predicate.is_some() {
-                    let message = format!("cannot cluster on partial index \"{}\"", index.name);
-                    return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
-                }
-                table.hints.clustered = Some(index.oid);
+                table.hints.clustered = Some(clusterable(&self.catalog, &table, &fold(index))?.oid);
             }
             RelationChange::ReplicaIdentity(identity) => {
                 table.hints.replica_identity = match identity {
@@ -83,7 +78,7 @@ impl Work<'_> {
                     NewReplicaIdentity::Nothing => ReplicaIdentity::Nothing,
                     NewReplicaIdentity::Full => ReplicaIdentity::Full,
                     NewReplicaIdentity::UsingIndex(index) => {
-                        let index = self.index_of(&table, &fold(index))?;
+                        let index = index_of(&self.catalog, &table, &fold(index))?;
                         ReplicaIdentity::Index(identifying(&table, index)?)
                     }
                 };
@@ -91,6 +86,27 @@ impl Work<'_> {
             _ => return Err(SqlError::internal("a change that is no hint")),
         }
         self.change(Object::Table(table.into()))
+    }
+
+    /// The place of a column, and how its values are to be stored if not as usual. 22023, 42703,
+    /// 0A000.
+    fn new_storage(
+        &self,
+        table: &Table,
+        column: &ast::Ident,
+        storage: &ast::Ident,
+    ) -> Result<(usize, Option<char>)> {
+        let storage = storage_letter(&fold(storage))?;
+        let place = place_of(table, &fold(column))?;
+        let ty = table.columns[place].ty;
+        let own = storage_of(ty.id);
+        if storage != 'p' && own == 'p' {
+            let named = if ty.user_type().is_some() { ty } else { ty.plain() };
+            let name = named.format_with(self.format);
+            let message = format!("column data type {name} can only have storage PLAIN");
+            return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+        }
+        Ok((place, (storage != own).then_some(storage)))
     }
 
     /// SET STATISTICS of a column of an index. 42809 if it is none.
@@ -130,23 +146,37 @@ impl Work<'_> {
         }
         Ok(i32::try_from(target.min(TARGET_MAX)).ok().filter(|target| *target >= 0))
     }
+}
 
-    /// The index of a table that has this name. 42704, 42809.
-    fn index_of<'t>(&self, table: &'t Table, name: &str) -> Result<&'t Index> {
-        if let Some(index) = table.indexes.iter().find(|index| index.name == name) {
-            return Ok(index);
-        }
-        match self.catalog.relation(&table.schema_name, name) {
-            None => Err(SqlError::new(
-                sqlstate::UNDEFINED_OBJECT,
-                format!("index \"{name}\" for table \"{}\" does not exist", table.name),
-            )),
-            Some(_) => Err(SqlError::new(
-                sqlstate::WRONG_OBJECT_TYPE,
-                format!("\"{name}\" is not an index for table \"{}\"", table.name),
-            )),
-        }
+/// The index of a table that has this name. 42704, 42809.
+fn index_of<'t>(catalog: &Catalog, table: &'t Table, name: &str) -> Result<&'t Index> {
+    if let Some(index) = table.indexes.iter().find(|index| index.name == name) {
+        return Ok(index);
     }
+    match catalog.relation(&table.schema_name, name) {
+        None => Err(SqlError::new(
+            sqlstate::UNDEFINED_OBJECT,
+            format!("index \"{name}\" for table \"{}\" does not exist", table.name),
+        )),
+        Some(Relation::Index(..)) => Err(SqlError::new(
+            sqlstate::WRONG_OBJECT_TYPE,
+            format!("\"{name}\" is not an index for table \"{}\"", table.name),
+        )),
+        Some(_) => Err(wrong_type(name, "index")),
+    }
+}
+
+/// The same of one whose order a table's rows can have. 0A000.
+pub(crate) fn clusterable<'t>(catalog: &Catalog, table: &'t Table, name: &str) -> Result<&'t Index> {
+    let index = index_of(catalog, table, name)?;
+    let message = match index {
+        _ if index.hash => {
+            format!("cannot cluster on index \"{name}\" because access method does not support clustering")
+        }
+        _ if index.predicate.is_some() => format!("cannot cluster on partial index \"{name}\""),
+        _ => return Ok(index),
+    };
+    Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message))
 }
 
 /// The place of a column. 42703.
@@ -178,6 +208,44 @@ fn computed_place(table: &Table, index: &Index, number: u64) -> Result<usize> {
         return Err(refused("included"));
     }
     Err(refused("non-expression").with_hint("Alter statistics on table column instead."))
+}
+
+/// The options of a column behind a SET or RESET of some. Names that no option has do not matter to
+/// RESET.
+fn changed_options(known: &[String], given: &[ast::SqlOption], reset: bool) -> Result<Vec<String>> {
+    if reset { without_options(known, given) } else { Ok(merged_options(known, column_options(given)?)) }
+}
+
+/// Options of a column as they are kept. 22023 for what PostgreSQL does not know, or cannot be.
+fn column_options(given: &[ast::SqlOption]) -> Result<Vec<String>> {
+    let wrong = |message: String| SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message);
+    let mut options = Vec::with_capacity(given.len());
+    for option in given {
+        let (name, value) = match option {
+            ast::SqlOption::KeyValue { key, value: ast::Expr::Identifier(word) } => (fold(key), fold(word)),
+            ast::SqlOption::KeyValue { key, value } => (fold(key), value.to_string()),
+            ast::SqlOption::Ident(key) => (fold(key), "true".to_owned()),
+            _ => return Err(SqlError::unsupported(format_args!("column option {option}"))),
+        };
+        if !matches!(name.as_str(), "n_distinct" | "n_distinct_inherited") {
+            return Err(wrong(format!("unrecognized parameter \"{name}\"")));
+        }
+        let value = value.trim_matches('\'');
+        match value.parse::<f64>() {
+            Ok(number) if number.is_finite() && number < -1.0 => {
+                let detail = format!("Valid values are between \"-1.000000\" and \"{:.6}\".", f64::MAX);
+                let message = format!("value {value} out of bounds for option \"{name}\"");
+                return Err(wrong(message).with_detail(detail));
+            }
+            Ok(number) if number.is_finite() => options.push(format!("{name}={value}")),
+            _ => {
+                let message = format!("invalid value for floating point option \"{name}\": {value}");
+                return Err(wrong(message));
+            }
+        }
+    }
+    check_once(&options)?;
+    Ok(options)
 }
 
 /// The letter of a way to store values. 22023 if there is none of this name.

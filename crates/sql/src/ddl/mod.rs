@@ -34,7 +34,7 @@ pub(crate) mod extension;
 pub(crate) mod grant;
 mod grant_column;
 mod held;
-mod hints;
+pub(crate) mod hints;
 pub(crate) mod like;
 mod lists;
 pub(crate) mod membership;

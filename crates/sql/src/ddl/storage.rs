@@ -77,11 +77,15 @@ fn changed_options(
     change: &RelationChange,
     check: impl Fn(&[ast::SqlOption]) -> Result<Vec<String>>,
 ) -> Result<Vec<String>> {
-    let reset = match change {
-        RelationChange::SetOptions(given) => return Ok(merged_options(known, check(given)?)),
-        RelationChange::ResetOptions(names) => names,
-        _ => return Ok(known.to_vec()),
-    };
+    match change {
+        RelationChange::SetOptions(given) => Ok(merged_options(known, check(given)?)),
+        RelationChange::ResetOptions(names) => without_options(known, names),
+        _ => Ok(known.to_vec()),
+    }
+}
+
+/// The options behind a RESET of some. 42601 if one of those has a value.
+pub(super) fn without_options(known: &[String], reset: &[ast::SqlOption]) -> Result<Vec<String>> {
     let mut names = Vec::with_capacity(reset.len());
     for option in reset {
         let ast::SqlOption::Ident(name) = option else {

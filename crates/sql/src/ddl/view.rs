@@ -67,6 +67,7 @@ impl Work<'_> {
             columns,
             search_path: self.view_path(reads_temporary),
             depends_on,
+            named: Some(noted.named),
             check_option,
             comment: existing.as_ref().and_then(|view| view.comment.clone()),
         };
@@ -209,7 +210,11 @@ impl Work<'_> {
             relations.extend(binder.routines().iter().map(|body| body.routine.oid));
             relations.extend(binder.user_types());
             let noted = binder.take_noted();
-            relations.extend(&noted.needed);
+            for oid in &noted.needed {
+                if !relations.contains(oid) {
+                    relations.push(*oid);
+                }
+            }
             Ok((bound.columns, relations, noted))
         })
     }
@@ -230,10 +235,7 @@ impl Work<'_> {
     /// does not fit: it might be dropped then.
     pub(crate) fn view_fits(&self, view: &View) -> Result<bool> {
         let Err(error) = self.bind_view(view) else { return Ok(true) };
-        match ["40", "53", "54", "57", "58"].iter().any(|class| error.sqlstate.starts_with(class)) {
-            true => Err(error),
-            false => Ok(false),
-        }
+        if error.is_of_circumstances() { Err(error) } else { Ok(false) }
     }
 
     /// The columns that the NATURAL JOINs of views over a relation compare, with the views' oids.

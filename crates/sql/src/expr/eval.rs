@@ -11,7 +11,7 @@ use super::{
     ArrayConstructor, Case, Env, Expr, FunctionCall, InList, NullIf, OperatorCall, Quantified, RowCompare,
 };
 use crate::error::{Result, SqlError, sqlstate};
-use crate::function::operator::{Comparison, ResolvedOperator};
+use crate::function::operator::{Comparison, ResolvedOperator, check_records};
 use crate::function::{Body, EvalContext};
 use crate::oltp::{routine, subquery};
 use crate::types::datetime::arithmetic::add_to_timestamptz;
@@ -114,8 +114,11 @@ impl Expr {
                 Ok(Datum::Bool((truth(&*operand.value(env)?) == *value) != *negated))
             }
             Expr::IsDistinct { operands, negated } => {
-                let distinct = *operands[0].value(env)? != *operands[1].value(env)?;
-                Ok(Datum::Bool(distinct != *negated))
+                let (left, right) = (operands[0].value(env)?, operands[1].value(env)?);
+                if let (Datum::Record(left), Datum::Record(right)) = (&*left, &*right) {
+                    check_records(left, right, &env.execution.read.eval)?;
+                }
+                Ok(Datum::Bool((*left != *right) != *negated))
             }
             Expr::Case(case) => evaluate_case(case, env),
             Expr::Coalesce(operands) => {
@@ -138,7 +141,8 @@ impl Expr {
             Expr::Slice(slice) => evaluate_slice(&slice.0, &slice.1, env),
             Expr::Subquery(query) => subquery::evaluate(query, env),
             Expr::Row(items, shape) => {
-                let values = items.iter().map(|item| item.eval(env)).collect::<Result<_>>()?;
+                let values = items.iter().map(|item| item.eval(env)).collect::<Result<Vec<_>>>()?;
+                check_parts(&values, env)?;
                 Ok(Datum::Record(Arc::new(Record { shape: shape.clone(), values })))
             }
             Expr::Aggregate { .. } | Expr::SetResult(_) | Expr::WindowResult(_) => {
@@ -371,6 +375,7 @@ fn array(constructor: &ArrayConstructor, env: &Env<'_>) -> Result<Datum> {
         items.push(item.eval(env)?);
     }
     if !constructor.nested {
+        check_parts(&items, env)?;
         return Ok(Array::new(constructor.element, items).into());
     }
     // Arrays are shared where they are named again; what is made of them is not.
@@ -405,6 +410,12 @@ fn array(constructor: &ArrayConstructor, env: &Env<'_>) -> Result<Datum> {
     let mut dimensions = vec![Dimension { length: count, lower: 1 }];
     dimensions.extend(inner);
     Ok(Array { element: constructor.element, dimensions, elements }.checked()?.into())
+}
+
+/// 53200 if the parts of a row or an array are together more than a statement may hold. They may be
+/// one value many times, which is there once, but whoever writes them has it each time.
+fn check_parts(parts: &[Datum], env: &Env<'_>) -> Result<()> {
+    env.execution.read.eval.check_size(parts.iter().map(Datum::bulk).sum())
 }
 
 /// A subscript's value; none if it is NULL.
@@ -450,5 +461,5 @@ fn evaluate_slice(array: &Expr, bounds: &[[Option<Expr>; 2]], env: &Env<'_>) -> 
         }
         limits.push(limit);
     }
-    Ok(array.slice(&limits).into())
+    Ok(array.slice(&limits)?.into())
 }

@@ -34,6 +34,7 @@ pub use env::{
 };
 pub(crate) use eval::quantify;
 pub use fold::{fold, is_constant};
+pub(crate) use routine::Select as RoutineSelect;
 pub use routine::{RoutineBody, RoutineCall};
 pub use tally::Tally;
 pub(crate) use tally::{Count, place_of, since};
@@ -461,7 +462,7 @@ fn varies(expr: &Expr) -> bool {
 /// The time at which the transaction began.
 fn is_transaction_time(expr: &Expr) -> bool {
     let Expr::Function(call) = expr else { return false };
-    matches!(call.function.function.name, "now" | "transaction_timestamp" | "current_timestamp")
+    matches!(call.function.function.name, "now" | "transaction_timestamp")
 }
 
 /// A literal of a date, or of a time in no zone, that is read alike in every `datestyle`: the year
@@ -535,7 +536,11 @@ impl Expr {
     /// The same but for texts of floats and bytes, which PostgreSQL takes for immutable although
     /// settings change them.
     pub(crate) fn is_immutable_but_for_texts(&self) -> bool {
-        let is_text = |expr: &Expr| matches!(expr, Expr::Cast(cast) if cast.1.is_written_by_settings());
+        let is_text = |expr: &Expr| match expr {
+            Expr::Cast(cast) => cast.1.is_written_by_settings(),
+            Expr::Operator(call) => call.operator.is_written_by_settings(),
+            _ => false,
+        };
         !self.any(&mut |expr| varies(expr) && !is_text(expr))
     }
 

@@ -3,6 +3,10 @@
 //! The SELECT is a plan of its own, made once for a statement however often it is called there; the
 //! arguments are its parameters. A function may call itself, so calls do not own what they call:
 //! the statement does ([`Plan::routines`](crate::plan::Plan::routines)), and calls refer to it.
+//!
+//! What a call gives is declared, so a statement is bound also if the SELECT cannot be: it names a
+//! table that is in no schema of `search_path`, as in dumps, or one that is not there any more.
+//! That is an error of the call then, if it comes to one.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
@@ -41,8 +45,9 @@ pub struct RoutineBody {
     /// function that is called in several names has a body in each, so that the rights of all are
     /// asked.
     pub(crate) caller: Option<Oid>,
-    /// Set once it is planned, which may be after calls to it were bound: those in itself.
-    select: OnceLock<Select>,
+    /// Set once it is planned, which may be after calls to it were bound: those in itself. Or why
+    /// it could not be bound.
+    select: OnceLock<Result<Select>>,
 }
 
 impl RoutineBody {
@@ -56,16 +61,21 @@ impl RoutineBody {
         RoutineBody { routine, shape, is_void, caller, select: OnceLock::new() }
     }
 
-    /// The SELECT was planned.
-    pub(crate) fn set(&self, plan: Plan, conversions: Vec<Option<Cast>>, checks: Checks, depth: usize) {
+    /// The SELECT was planned, or cannot be.
+    pub(crate) fn set(&self, select: Result<Select>) {
         // It is planned once, by whoever made this.
-        let _ = self.select.set(Select { plan: Arc::new(plan), conversions, checks, depth });
+        let _ = self.select.set(select);
     }
 
-    /// Its SELECT.
+    /// Its SELECT, or what binding it failed by.
     pub(crate) fn select(&self) -> Result<&Select> {
         let unplanned = || SqlError::internal(format!("function {} is not planned", self.routine.name));
-        self.select.get().ok_or_else(unplanned)
+        self.select.get().ok_or_else(unplanned)?.as_ref().map_err(SqlError::clone)
+    }
+
+    /// Whether binding the SELECT has failed.
+    pub(crate) fn is_unbound(&self) -> bool {
+        matches!(self.select.get(), Some(Err(_)))
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::registry;
 use crate::error::SqlError;
+use crate::types::{Type, TypeId};
 
 /// Names of functions, sorted: of text search, large objects, ranges, `jsonpath`, XML, geometry,
 /// the server's files and its administration, replication, some about the catalog, and those that
@@ -135,6 +136,15 @@ pub(super) fn function(schema: Option<&str>, name: &str) -> Option<SqlError> {
         .then(|| SqlError::unsupported(format_args!("function {name}")))
 }
 
+/// The refusal of a call that PostgreSQL has a function for of a type that there is none of here:
+/// AT TIME ZONE makes a `time` one with a time zone.
+pub(super) fn for_type(schema: Option<&str>, name: &str, arguments: &[Type]) -> Option<SqlError> {
+    let is_meant = matches!(schema, None | Some("pg_catalog")) && name == "timezone";
+    let is_time = matches!(arguments, [zone, time] if time.id == TypeId::Time
+        && matches!(zone.id, TypeId::Unknown | TypeId::Text | TypeId::Interval));
+    (is_meant && is_time).then(|| SqlError::unsupported("type \"time with time zone\""))
+}
+
 /// The refusal of an operator, if it is such a one.
 pub(super) fn operator(name: &str) -> Option<SqlError> {
     OPERATORS.contains(&name).then(|| SqlError::unsupported(format_args!("operator {name}")))
@@ -144,7 +154,6 @@ pub(super) fn operator(name: &str) -> Option<SqlError> {
 mod tests {
     use super::super::{operator, resolve};
     use super::*;
-    use crate::types::{Type, TypeId};
 
     #[test]
     fn names_are_sorted_and_of_nothing_that_is_here() {

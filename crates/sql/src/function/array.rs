@@ -23,7 +23,7 @@ pub(super) fn array_of(datum: &Datum) -> Result<&Arc<Array>, SqlError> {
 }
 
 /// Some elements, as those of a new array.
-fn copied<'a>(elements: impl Iterator<Item = &'a Datum>) -> Result<Vec<Datum>, SqlError> {
+pub(super) fn copied<'a>(elements: impl Iterator<Item = &'a Datum>) -> Result<Vec<Datum>, SqlError> {
     let mut meter = Meter::default();
     let expected = elements.size_hint().0;
     check_size(expected * size_of::<Datum>())?;
@@ -273,12 +273,8 @@ fn trim_array(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     if drop == have {
         return Ok(Array::new(array.element, vec![]).into());
     }
-    let mut meter = Meter::default();
-    for _ in 0..array.elements.len() / have * (have - drop) {
-        meter.add(size_of::<Datum>())?;
-    }
     let last = i64::from(first.lower) + (have - drop) as i64 - 1;
-    Ok(array.slice(&[[None, i32::try_from(last).ok()]]).into())
+    Ok(array.slice(&[[None, i32::try_from(last).ok()]])?.into())
 }
 
 /// How many of the thresholds, which grow, a value is not below.
@@ -334,7 +330,7 @@ fn array_fill(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) ->
         dimensions.push(Dimension { length: usize::try_from(length).map_err(|_| too_large())?, lower });
     }
     let total = dimensions.iter().try_fold(1usize, |n, d| n.checked_mul(d.length));
-    let total = total.filter(|n| *n < 10_000_000).ok_or_else(too_large)?;
+    let total = total.filter(|n| *n <= 10_000_000).ok_or_else(too_large)?;
     let shape = Array { element: types[0].id, dimensions, elements: vec![] }.checked()?;
     if shape.dimensions.is_empty() || total == 0 {
         return Ok(Array::new(types[0].id, vec![]).into());

@@ -66,7 +66,7 @@ fn text_concatenate(arguments: &[Datum], context: &EvalContext<'_>) -> Computed 
 /// A value as the binary format of the protocol has it.
 fn send(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
     let mut bytes = Vec::new();
-    arguments[0].send(types[0], context.format, &mut bytes);
+    arguments[0].send(types[0], context.format, &mut bytes)?;
     context.check_size(bytes.len())?;
     Ok(Datum::Bytea(bytes.into()))
 }

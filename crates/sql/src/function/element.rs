@@ -6,12 +6,14 @@
 
 use smallvec::SmallVec;
 
+use super::array::copied;
 use super::json::puts_part;
 use super::registry::{Function, plain, typed};
 use super::{EvalContext, ResolvedFunction};
 use crate::error::{SqlError, sqlstate};
 use crate::expr::Expr;
 use crate::types::TypeId::{AnyArray, AnyElement, Int4, InternalChar, Name};
+use crate::types::bounds::Meter;
 use crate::types::{Array, Datum, Dimension, Type};
 
 /// The elements that an array may have.
@@ -195,7 +197,8 @@ fn new_slice(empty: Array, limits: &Limits, source: &Array) -> Result<Datum, Sql
         return Ok(empty.into());
     }
     let elements = source.elements.get(..count).ok_or_else(|| subscript_error("source array too small"))?;
-    Ok(Array { element: empty.element, dimensions, elements: elements.to_vec() }.checked()?.into())
+    let elements = copied(elements.iter())?;
+    Ok(Array { element: empty.element, dimensions, elements }.checked()?.into())
 }
 
 /// The array with the first elements of another one in a slice of it. One with one dimension grows
@@ -244,7 +247,9 @@ fn replaced_slice(
         dimension.lower -= missing as i32;
         dimension.length = length;
     }
+    let mut meter = Meter::default();
     for (place, element) in source.elements.iter().take(count).enumerate() {
+        meter.add(0)?;
         let (mut rest, mut index, mut stride) = (place, 0, 1);
         for (dimension, [from, to]) in array.dimensions.iter().zip(&ranges).rev() {
             let span = (to - from + 1) as usize;

@@ -26,6 +26,11 @@ const OTHERS: &str = "\
     windows1253 windows1254 windows1255 windows1256 windows1257 windows1258 windows866 windows874 \
     windows932 windows936 windows949 windows950";
 
+/// Whether PostgreSQL knows an encoding by this name.
+pub(crate) fn is_encoding(name: &str) -> bool {
+    encoding(name, "").map_or_else(|error| error.sqlstate == sqlstate::FEATURE_NOT_SUPPORTED, |_| true)
+}
+
 /// The encoding of a name, of which letters and digits count. 22023, 0A000.
 fn encoding(name: &str, role: &str) -> Result<Encoding, SqlError> {
     let letters: String =

@@ -35,6 +35,7 @@ pub(crate) use aggregate::is_ordered_set;
 pub use aggregate::{Accumulator, Partial, Successor};
 pub use context::{EvalContext, Interrupt, NeverInterrupted, NoSession, SessionView};
 pub(crate) use element::{name_element, put_element, put_slice, puts_element};
+pub(crate) use encoding::is_encoding;
 pub(crate) use json::{json_records, jsonb_put, jsonb_subscript};
 pub use registry::{Body, Function, Kind, PlainBody, TypedBody, Volatility, all};
 pub(crate) use resolve::{Found, ambiguous, find, resolve_spread, undefined, untyped};

@@ -1,5 +1,6 @@
 //! Operators: from a symbol and operand types to what computes it.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -12,7 +13,8 @@ use super::{
     transaction,
 };
 use crate::error::{SqlError, sqlstate};
-use crate::types::{Arithmetic, Datum, Type, TypeId};
+use crate::types::cast::{self, Cast, CastContext};
+use crate::types::{Arithmetic, Datum, Record, Type, TypeId};
 
 /// The comparisons, which indexes can serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,12 +72,31 @@ pub struct ResolvedOperator {
     /// What computes it.
     pub body: OperatorBody,
     volatility: Volatility,
+    /// It casts operands to text, and depends on what these casts do.
+    writes_operands: bool,
 }
 
 impl ResolvedOperator {
     /// How far the result depends on more than the operands: on the time zone, for times.
     pub fn volatility(&self) -> Volatility {
-        self.volatility
+        match self.writes_operands && self.casts_are(Cast::is_immutable) {
+            true => Volatility::Immutable,
+            false => self.volatility,
+        }
+    }
+
+    /// Whether all that it depends on is how settings say that operands are written: see
+    /// [`Cast::is_written_by_settings`].
+    pub(crate) fn is_written_by_settings(&self) -> bool {
+        self.writes_operands && self.casts_are(|cast| cast.is_immutable() || cast.is_written_by_settings())
+    }
+
+    /// Whether this is so of the casts of all operands to text.
+    fn casts_are(&self, is_so: impl Fn(&Cast) -> bool) -> bool {
+        let text = Type::new(TypeId::Text);
+        let mut operands = self.left.iter().chain([&self.right]);
+        operands
+            .all(|ty| cast::find(ty.plain(), text, CastContext::Explicit).is_some_and(|cast| is_so(&cast)))
     }
 
     /// The comparison it is, if it is one.
@@ -145,7 +166,12 @@ impl Comparison {
     /// Does it hold between two values that are not NULL?
     #[inline]
     pub fn test(self, left: &Datum, right: &Datum) -> bool {
-        let ordering = left.compare(right);
+        self.holds(left.compare(right))
+    }
+
+    /// Does it hold between two values in this order?
+    #[inline]
+    fn holds(self, ordering: Ordering) -> bool {
         match self {
             Comparison::Equal => ordering.is_eq(),
             Comparison::NotEqual => ordering.is_ne(),
@@ -165,6 +191,7 @@ pub(super) struct Operator {
     result: TypeId,
     strict: bool,
     volatility: Volatility,
+    writes_operands: bool,
     body: OperatorBody,
 }
 
@@ -178,6 +205,13 @@ impl Operator {
         self.volatility = Volatility::Stable;
         self
     }
+
+    /// It casts its operands to text: stable, unless these casts are immutable. PostgreSQL sees
+    /// that when it has put the operator's body, of SQL, in its place.
+    pub(super) const fn writing_operands(mut self) -> Operator {
+        self.writes_operands = true;
+        self.stable()
+    }
 }
 
 const fn operator(
@@ -187,7 +221,8 @@ const fn operator(
     result: TypeId,
     body: OperatorBody,
 ) -> Operator {
-    Operator { name, left, right, result, strict: true, volatility: Volatility::Immutable, body }
+    let (volatility, writes_operands) = (Volatility::Immutable, false);
+    Operator { name, left, right, result, strict: true, volatility, writes_operands, body }
 }
 
 /// A strict immutable infix operator of values.
@@ -241,20 +276,111 @@ const COMPARISONS: [Comparison; 6] = [
     Comparison::GreaterOrEqual,
 ];
 
-/// Compares two records. 42804 if what both have is equal, and one has more.
-fn compare_records<const PLACE: usize>(
-    left: &Datum,
-    right: &Datum,
-    _: &EvalContext<'_>,
-) -> Result<Datum, SqlError> {
-    if let (Datum::Record(left), Datum::Record(right)) = (left, right)
-        && left.values.len() != right.values.len()
-        && left.values.iter().zip(&right.values).all(|(left, right)| left == right)
+/// Whether values of the type, or the elements of such arrays, have no order: json.
+pub(crate) fn has_no_order(ty: Type) -> bool {
+    let element = ty.id.element().unwrap_or(ty.id);
+    element == TypeId::Json || element.is_snapshot()
+}
+
+/// 42883: values of the type cannot be compared.
+fn no_comparison(comparison: Comparison, ty: Type) -> SqlError {
+    let missing = match comparison {
+        Comparison::Equal | Comparison::NotEqual => "an equality operator",
+        _ => "a comparison function",
+    };
+    let problem = format!("could not identify {missing} for type {}", ty.id.sql_name());
+    SqlError::new(sqlstate::UNDEFINED_FUNCTION, problem)
+}
+
+/// How two records compare, field by field up to the first in which they differ. 42804 if a field
+/// is of another type in each, or one record has more; 42883 if the type has no order.
+fn compare_fields(
+    comparison: Comparison,
+    left: &Record,
+    right: &Record,
+    context: &EvalContext<'_>,
+) -> Result<Ordering, SqlError> {
+    for (place, ((_, left_type, left), (_, right_type, right))) in
+        left.fields().zip(right.fields()).enumerate()
     {
+        let (left_type, right_type) = (left_type.plain(), right_type.plain());
+        if left_type != right_type {
+            let problem = format!(
+                "cannot compare dissimilar column types {} and {} at record column {}",
+                left_type.format_with(context.format),
+                right_type.format_with(context.format),
+                place + 1
+            );
+            return Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, problem));
+        }
+        if has_no_order(left_type) {
+            return Err(no_comparison(comparison, left_type));
+        }
+        let ordering = match (left, right) {
+            (Datum::Record(left), Datum::Record(right)) => compare_fields(comparison, left, right, context)?,
+            _ => left.compare(right),
+        };
+        if ordering.is_ne() {
+            return Ok(ordering);
+        }
+    }
+    if left.values.len() != right.values.len() {
         let message = "cannot compare record types with different numbers of columns";
         return Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, message));
     }
-    Ok(Datum::Bool(COMPARISONS[PLACE].test(left, right)))
+    Ok(Ordering::Equal)
+}
+
+/// 42804 or 42883 if two records have no equality.
+pub(crate) fn check_records(
+    left: &Record,
+    right: &Record,
+    context: &EvalContext<'_>,
+) -> Result<(), SqlError> {
+    compare_fields(Comparison::Equal, left, right, context).map(drop)
+}
+
+fn compare_records<const PLACE: usize>(
+    left: &Datum,
+    right: &Datum,
+    context: &EvalContext<'_>,
+) -> Result<Datum, SqlError> {
+    let comparison = COMPARISONS[PLACE];
+    let ordering = match (left, right) {
+        (Datum::Record(left), Datum::Record(right)) => compare_fields(comparison, left, right, context)?,
+        _ => left.compare(right),
+    };
+    Ok(Datum::Bool(comparison.holds(ordering)))
+}
+
+/// Arrays whose elements have no order are equal only where nothing of these is asked.
+fn refuse_arrays<const PLACE: usize>(
+    left: &Datum,
+    right: &Datum,
+    types: [Type; 2],
+    _: &EvalContext<'_>,
+) -> Result<Datum, SqlError> {
+    let comparison = COMPARISONS[PLACE];
+    if let (Datum::Array(left), Datum::Array(right)) = (left, right)
+        && left.dimensions != right.dimensions
+        && matches!(comparison, Comparison::Equal | Comparison::NotEqual)
+    {
+        return Ok(Datum::Bool(comparison == Comparison::NotEqual));
+    }
+    let [ty, _] = types;
+    Err(no_comparison(comparison, ty.element().unwrap_or(ty)))
+}
+
+/// What compares arrays whose elements have no order.
+pub(crate) fn of_arrays_without_order(comparison: Comparison) -> OperatorBody {
+    OperatorBody::TypedBinary(match comparison {
+        Comparison::Equal => refuse_arrays::<0>,
+        Comparison::NotEqual => refuse_arrays::<1>,
+        Comparison::Less => refuse_arrays::<2>,
+        Comparison::LessOrEqual => refuse_arrays::<3>,
+        Comparison::Greater => refuse_arrays::<4>,
+        Comparison::GreaterOrEqual => refuse_arrays::<5>,
+    })
 }
 
 /// What compares records that may be of different types.
@@ -439,6 +565,7 @@ fn resolved(operator: &Operator, parameters: &[TypeId], left: Option<Type>, righ
         strict: operator.strict,
         body: operator.body,
         volatility: operator.volatility,
+        writes_operands: operator.writes_operands,
     }
 }
 

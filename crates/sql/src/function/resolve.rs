@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::registry::{self, Body, Function, Volatility};
 use super::select::{self, Choice, Parameters};
-use super::{EvalContext, absent, aggregate::Accumulator, convert, extension};
+use super::{EvalContext, absent, aggregate::Accumulator, array, convert, extension};
 use crate::error::{SqlError, sqlstate};
 use crate::types::cast::{self, CastContext};
 use crate::types::{Datum, DomainUse, Type, TypeId};
@@ -47,7 +47,11 @@ impl ResolvedFunction {
         };
         let mut values = fixed.to_vec();
         match last {
-            Datum::Array(array) => values.extend_from_slice(&array.elements),
+            Datum::Array(array) => {
+                let count = values.len() + array.elements.len();
+                context.check_size(count.saturating_mul(size_of::<Datum>() + size_of::<Type>()))?;
+                values.append(&mut array::copied(array.elements.iter())?);
+            }
             // The template needs no values; whatever else there is has none then.
             _ if self.function.name == "format" => {}
             _ => return Ok(Datum::Null),
@@ -113,6 +117,7 @@ pub fn resolve(schema: Option<&str>, name: &str, arguments: &[Type]) -> Result<R
     match find(schema, name, arguments, &[], &[]) {
         Found::BuiltIn(resolved) => Ok(resolved),
         Found::Nothing | Found::Other(_) => Err(absent::function(schema, name)
+            .or_else(|| absent::for_type(schema, name, arguments))
             .unwrap_or_else(|| undefined("function", &signature(schema, name, arguments)))),
         Found::Several => Err(ambiguous("function", &signature(schema, name, arguments))),
         Found::Untyped => Err(untyped()),

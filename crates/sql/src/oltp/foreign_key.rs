@@ -26,6 +26,7 @@ use cognate_engine::{Isolation, LockMode, TreeMode};
 use super::constraint::{check_not_null, check_violation};
 use super::index_maintenance::{columns_into, key_tree, same};
 use super::indexed::Indexed;
+use super::reference_error::{mixed_nulls, no_parent, still_referenced};
 use super::stored::{LatestScan, decode};
 use super::target::as_key;
 use super::write::prefix_range;
@@ -185,6 +186,7 @@ impl Work<'_> {
                 let Some(parent) = self.catalog.table_by_oid(key.referenced_table).cloned() else {
                     return Ok(());
                 };
+                self.check_leads_back(&parent)?;
                 if self.lock_parent(&table, &parent, key, &values).await? {
                     return Ok(());
                 }
@@ -200,6 +202,7 @@ impl Work<'_> {
             Check::Children { parent, child, key, before, after } => {
                 self.join_table(child, TreeMode::Write).await?;
                 let Some(child) = self.catalog.table_by_oid(child).cloned() else { return Ok(()) };
+                self.check_leads_back(&child)?;
                 let Some(key) = child.foreign_key(key).cloned() else { return Ok(()) };
                 let action = if after.is_some() { key.on_update } else { key.on_delete };
                 match action {
@@ -209,6 +212,16 @@ impl Work<'_> {
                     _ => self.act_on_children(&parent, &child, &key, &before, after.as_deref(), action).await,
                 }
             }
+        }
+    }
+
+    /// 40001 at SERIALIZABLE if others have truncated the table, or given it other trees, since the
+    /// snapshot. A check reads the newest commits, and what they have replaced in other trees than
+    /// it reads is nothing that it could be told to come after.
+    fn check_leads_back(&self, table: &Table) -> Result<()> {
+        match self.engine.isolation() == Isolation::Serializable && self.is_shared(table) {
+            true => self.check_not_moved(table),
+            false => Ok(()),
         }
     }
 
@@ -556,43 +569,4 @@ fn converted(value: &Datum, from: Type, to: Type, format: &FormatContext) -> Opt
         return as_key(value.clone(), to);
     }
     cast::cast(value, from, to.plain(), CastContext::Assignment, format).ok()
-}
-
-/// 23503 for a row that refers to none.
-#[cold]
-pub(crate) fn no_parent(table: &Table, parent: &Table, key: &ForeignKey, detail: &str) -> SqlError {
-    violation(table, key).with_detail(format!("{detail} is not present in table \"{}\".", parent.name))
-}
-
-/// 23503 for a row that refers to a key by a part of it.
-#[cold]
-pub(crate) fn mixed_nulls(table: &Table, key: &ForeignKey) -> SqlError {
-    violation(table, key).with_detail("MATCH FULL does not allow mixing of null and nonnull key values.")
-}
-
-fn violation(table: &Table, key: &ForeignKey) -> SqlError {
-    SqlError::new(
-        sqlstate::FOREIGN_KEY_VIOLATION,
-        format!(
-            "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
-            table.name, key.name
-        ),
-    )
-    .with_table(&table.schema_name, &table.name)
-    .with_constraint(&key.name)
-}
-
-/// 23503 for a row that is referred to.
-#[cold]
-fn still_referenced(parent: &Table, child: &Table, key: &ForeignKey, detail: &str) -> SqlError {
-    SqlError::new(
-        sqlstate::FOREIGN_KEY_VIOLATION,
-        format!(
-            "update or delete on table \"{}\" violates foreign key constraint \"{}\" on table \"{}\"",
-            parent.name, key.name, child.name
-        ),
-    )
-    .with_detail(format!("{detail} is still referenced from table \"{}\".", child.name))
-    .with_table(&child.schema_name, &child.name)
-    .with_constraint(&key.name)
 }

@@ -289,7 +289,7 @@ impl SourceState {
             (SourceState::Rows { rows, chunk, at }, node) => {
                 next_of_rows(rows, (chunk, at), node, context, frame)
             }
-            (SourceState::Function { rows, count }, SourceNode::Function { call, ordinality, slots }) => {
+            (SourceState::Function { rows, count }, SourceNode::Function { call, ordinality, slots, .. }) => {
                 if rows.is_none() {
                     *rows = Some(TableRows::open(call, &context.env(frame))?);
                 }

@@ -45,6 +45,7 @@ mod pages;
 mod parallel;
 pub(crate) mod parts;
 pub(crate) mod pending;
+pub(crate) mod reference_error;
 pub(crate) mod returning;
 pub(crate) mod routine;
 pub(crate) mod row_lock;

@@ -13,8 +13,9 @@ use super::sort::SortState;
 use super::table_function::TableRows;
 use super::window::WindowState;
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::{Expr, Tally, place_of};
+use crate::expr::{Env, Expr, Tally, place_of};
 use crate::plan::{CtePlan, Node, SelectNode};
+use crate::types::bounds::PIECE;
 use crate::types::{Datum, Record};
 
 /// State of a node.
@@ -159,11 +160,7 @@ impl NodeState {
             (NodeState::Values { at }, Node::Values(rows)) => {
                 let Some(row) = rows.get(*at) else { return Ok(false) };
                 *at += 1;
-                out.clear();
-                let env = context.env(&[]);
-                for expr in row {
-                    out.push(expr.eval(&env)?);
-                }
+                project(row, &[], context, out)?;
                 Ok(true)
             }
             (NodeState::With { input, ctes, begun }, Node::With { input: node, .. }) => {
@@ -310,7 +307,8 @@ fn next_of_each(sets: &mut [TableRows], select: &SelectNode, places: &mut [Datum
     Ok(found)
 }
 
-/// Evaluates the output.
+/// Evaluates the output. 53200 if the large values that are made for it are together more than the
+/// statement may hold.
 #[inline]
 pub(crate) fn project(
     targets: &[Expr],
@@ -320,8 +318,22 @@ pub(crate) fn project(
 ) -> Result<()> {
     out.clear();
     let env = context.env(row);
+    let mut made = 0;
     for target in targets {
-        out.push(target.eval(&env)?);
+        let value = target.eval(&env)?;
+        if value.bulk() > PIECE {
+            count_made(target, &value, &env, &mut made)?;
+        }
+        out.push(value);
     }
     Ok(())
+}
+
+/// Counts a large value of a row, unless it is one that is there anyway.
+#[cold]
+fn count_made(target: &Expr, value: &Datum, env: &Env<'_>, made: &mut usize) -> Result<()> {
+    if target.stored(env).is_none() {
+        *made += value.bulk();
+    }
+    env.execution.read.eval.check_size(*made)
 }

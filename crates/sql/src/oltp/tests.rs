@@ -663,6 +663,8 @@ fn work_on_a_large_value_can_be_left_half_way() {
         ("array_remove($1::int[], -1)", &numbers),
         ("array_replace($1::int[], 1, 2)", &numbers),
         ("trim_array($1::int[], 1)", &numbers),
+        ("($1::int[])[2:99999]", &numbers),
+        ("json_build_array(VARIADIC $1::int[])", &numbers),
         ("array_fill($1::int, ARRAY[100000])", &Datum::Int4(1)),
         ("$1::int[] @> ARRAY[-1]", &numbers),
         ("ARRAY[-1] <@ $1::int[]", &numbers),

@@ -10,6 +10,8 @@
 //! ALTER TABLE [IF EXISTS] [ONLY] name ALTER CONSTRAINT name [[NOT] DEFERRABLE] [INITIALLY ...]
 //! ALTER TABLE [IF EXISTS] [ONLY] name ALTER [COLUMN] column SET STATISTICS number
 //! ALTER TABLE [IF EXISTS] [ONLY] name ALTER [COLUMN] column SET STORAGE kind
+//! ALTER TABLE [IF EXISTS] [ONLY] name ALTER [COLUMN] column SET (option = value, ...)
+//! ALTER TABLE [IF EXISTS] [ONLY] name ALTER [COLUMN] column RESET (option, ...)
 //! ALTER TABLE [IF EXISTS] [ONLY] name { CLUSTER ON index | SET WITHOUT CLUSTER }
 //! ALTER TABLE [IF EXISTS] [ONLY] name REPLICA IDENTITY { DEFAULT | NOTHING | FULL }
 //! ALTER TABLE [IF EXISTS] [ONLY] name REPLICA IDENTITY USING INDEX index
@@ -89,6 +91,15 @@ pub enum RelationChange {
         /// How.
         storage: Ident,
     },
+    /// ALTER COLUMN ... SET or RESET of options.
+    ColumnOptions {
+        /// The column.
+        column: Ident,
+        /// The options; of RESET names only.
+        options: Vec<SqlOption>,
+        /// RESET.
+        reset: bool,
+    },
     /// CLUSTER ON an index, or SET WITHOUT CLUSTER.
     Cluster(Option<Ident>),
     /// REPLICA IDENTITY.
@@ -123,6 +134,8 @@ impl RelationChange {
                 "ALTER COLUMN ... SET STATISTICS"
             }
             RelationChange::SetStorage { .. } => "ALTER COLUMN ... SET STORAGE",
+            RelationChange::ColumnOptions { reset: false, .. } => "ALTER COLUMN ... SET",
+            RelationChange::ColumnOptions { reset: true, .. } => "ALTER COLUMN ... RESET",
             RelationChange::Cluster(Some(_)) => "CLUSTER ON",
             RelationChange::Cluster(None) => "SET WITHOUT CLUSTER",
             RelationChange::ReplicaIdentity(_) => "REPLICA IDENTITY",
@@ -237,11 +250,27 @@ fn behind_name(parser: &Parser<'_>) -> usize {
     ahead
 }
 
+/// Whether SET or RESET, and options in parentheses, end the statement from here on.
+fn changes_column_options(parser: &Parser<'_>, from: usize) -> bool {
+    let token = |ahead: usize| &parser.peek_nth_token_ref(ahead).token;
+    let begins = is_word(parser, from, "SET") || is_word(parser, from, "RESET");
+    // There are two options.
+    let mut inside = from + 2..from + 34;
+    begins
+        && *token(from + 1) == Token::LParen
+        && inside
+            .find(|&ahead| *token(ahead) == Token::RParen)
+            .is_some_and(|end| matches!(token(end + 1), Token::EOF | Token::SemiColon))
+}
+
 /// Whether nothing else is to be changed than what is only kept.
 fn is_hint(parser: &Parser<'_>) -> bool {
     let from = behind_name(parser);
     let starts = |words: &[&str]| words.iter().zip(from..).all(|(word, ahead)| is_word(parser, ahead, word));
     let column = from + 1 + usize::from(is_word(parser, from + 1, "COLUMN"));
+    if starts(&["ALTER"]) && changes_column_options(parser, column + 1) {
+        return true;
+    }
     let is_of_column = starts(&["ALTER"])
         && is_word(parser, column + 1, "SET")
         && (is_word(parser, column + 2, "STATISTICS") || is_word(parser, column + 2, "STORAGE"));
@@ -273,7 +302,15 @@ fn hint(parser: &mut Parser<'_>) -> Parsed<Option<RelationChange>> {
     }
     take(parser, "COLUMN");
     let column = parser.parse_identifier()?;
+    if take(parser, "RESET") {
+        let options = options(parser)?;
+        return Ok(Some(RelationChange::ColumnOptions { column, options, reset: true }));
+    }
     expect(parser, "SET")?;
+    if parser.peek_token_ref().token == Token::LParen {
+        let options = options(parser)?;
+        return Ok(Some(RelationChange::ColumnOptions { column, options, reset: false }));
+    }
     if take(parser, "STORAGE") {
         return Ok(Some(RelationChange::SetStorage { column, storage: parser.parse_identifier()? }));
     }
@@ -418,6 +455,8 @@ mod tests {
             ("ALTER TABLE IF EXISTS t ALTER a SET STORAGE EXTERNAL", "ALTER TABLE"),
             ("ALTER TABLE s.t CLUSTER ON t_pkey", "ALTER TABLE"),
             ("ALTER TABLE t SET WITHOUT CLUSTER", "ALTER TABLE"),
+            ("ALTER TABLE ONLY s.t ALTER COLUMN a SET (n_distinct = -0.5, b = 1)", "ALTER TABLE"),
+            ("ALTER TABLE IF EXISTS t ALTER a RESET (n_distinct, b)", "ALTER TABLE"),
             ("ALTER TABLE IF EXISTS ONLY s.t SET TABLESPACE pg_default", "ALTER TABLE"),
             ("ALTER INDEX s.i SET TABLESPACE pg_default", "ALTER INDEX"),
             ("ALTER TABLE ONLY s.t REPLICA IDENTITY FULL", "ALTER TABLE"),

@@ -59,12 +59,12 @@ pub enum Command {
         command: &'static str,
         /// The relations named, with the columns named of each.
         relations: Vec<(ObjectName, Vec<Ident>)>,
+        /// The index that CLUSTER names.
+        index: Option<Ident>,
         /// What kind of object REINDEX names, upper case.
         kind: Option<&'static str>,
-        /// CONCURRENTLY.
-        concurrently: bool,
-        /// Statistics of columns are to be gathered.
-        analyze: bool,
+        /// Options with their values, and words before the names, as they are folded.
+        options: Vec<(String, Option<String>)>,
     },
     /// CREATE SEQUENCE.
     CreateSequence {
@@ -173,6 +173,7 @@ pub enum AlterSequence {
 /// Statements refused by name: their first words.
 const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["ALTER", "SYSTEM"], "ALTER SYSTEM"),
+    (&["ALTER", "AGGREGATE"], "ALTER AGGREGATE"),
     (&["ALTER", "DATABASE"], "ALTER DATABASE"),
     (&["ALTER", "EXTENSION"], "ALTER EXTENSION"),
     (&["ALTER", "FUNCTION"], "ALTER FUNCTION"),
@@ -189,10 +190,11 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["CREATE", "STATISTICS"], "CREATE STATISTICS"),
     (&["CREATE", "SUBSCRIPTION"], "CREATE SUBSCRIPTION"),
     (&["CREATE", "TABLESPACE"], "CREATE TABLESPACE"),
-    (&["CREATE", "FOREIGN"], "CREATE FOREIGN TABLE"),
-    (&["IMPORT"], "IMPORT FOREIGN SCHEMA"),
-    (&["REFRESH"], "REFRESH MATERIALIZED VIEW"),
-    (&["SECURITY"], "SECURITY LABEL"),
+    (&["CREATE", "FOREIGN", "DATA"], "CREATE FOREIGN DATA WRAPPER"),
+    (&["CREATE", "FOREIGN", "TABLE"], "CREATE FOREIGN TABLE"),
+    (&["IMPORT", "FOREIGN"], "IMPORT FOREIGN SCHEMA"),
+    (&["REFRESH", "MATERIALIZED"], "REFRESH MATERIALIZED VIEW"),
+    (&["SECURITY", "LABEL"], "SECURITY LABEL"),
 ];
 
 /// Forms of ALTER TYPE refused by name: the words behind the type's name.

@@ -17,7 +17,10 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 use super::grouping_sets::grouping_sets;
 use super::in_parentheses::{Queries, is_quantified, next_place, query_in_parentheses};
 use super::interval::interval_literal;
-use super::prefix::{function_without_parentheses, named_operator, prefix_operator, unknown_operator};
+use super::prefix::{
+    function_without_parentheses, is_xml, list_behind_value, named_operator, prefix_operator,
+    unknown_operator,
+};
 use super::rewrite::words;
 use crate::error::SqlError;
 use crate::function::Interrupt;
@@ -309,6 +312,12 @@ impl Dialect for CognateDialect {
         }
         if let Some(name) = words::name(parser) {
             return Some(name);
+        }
+        if is_xml(parser) {
+            return Some(parser.expected_ref("an expression", parser.peek_token_ref()));
+        }
+        if let Some(refused) = list_behind_value(parser) {
+            return Some(refused);
         }
         if let Some(grouping) = grouping_sets(parser) {
             return Some(grouping);

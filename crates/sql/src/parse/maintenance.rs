@@ -1,12 +1,11 @@
 //! VACUUM, ANALYZE, CLUSTER, REINDEX, CHECKPOINT: what they name, and their options.
-//!
-//! What options tune is automatic here, so they are known and have no effect, but for CONCURRENTLY,
-//! with which a statement must not be part of a larger transaction, and ANALYZE.
 
-use sqlparser::parser::{IsOptional, Parser, ParserError};
+use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
+use sqlparser::parser::{IsOptional, Parser};
 use sqlparser::tokenizer::Token;
 
 use super::command::{Command, Parsed, take};
+use crate::identifier::fold;
 
 /// Words before the names.
 const WORDS: [&str; 11] = [
@@ -27,90 +26,72 @@ const KINDS: [&str; 5] = ["TABLE", "INDEX", "SCHEMA", "DATABASE", "SYSTEM"];
 
 /// What follows the command's word.
 pub(super) fn parse(parser: &mut Parser<'_>, command: &'static str) -> Parsed<Command> {
-    let mut options = Options::default();
+    let mut options = vec![];
     if parser.consume_token(&Token::LParen) {
-        options = parse_options(parser, command)?;
+        options = parse_options(parser)?;
     }
-    let mut concurrently = options.concurrently;
-    let mut analyze = options.analyze || command == "ANALYZE";
     let mut kind = None;
     loop {
         // Elsewhere they are names.
         let names_kind = command == "REINDEX" && kind.is_none();
         let may_come = |word: &str| names_kind || !KINDS.contains(&word);
         let Some(word) = WORDS.into_iter().find(|word| may_come(word) && take(parser, word)) else { break };
-        concurrently |= word == "CONCURRENTLY";
-        analyze |= ["ANALYZE", "ANALYSE"].contains(&word);
         if KINDS.contains(&word) {
             kind = Some(word);
+        } else {
+            options.push((word.to_ascii_lowercase(), None));
         }
     }
     if command == "REINDEX" && kind.is_none() {
         return parser.expected_ref("what to reindex", parser.peek_token_ref());
     }
-    let mut relations = vec![];
+    let (mut relations, mut index) = (vec![], None);
     if matches!(parser.peek_token_ref().token, Token::Word(_)) {
-        relations = parser.parse_comma_separated(|parser| {
-            let mut name = parser.parse_object_name(false)?;
-            // The older spelling names the index first.
-            if command == "CLUSTER" && take(parser, "ON") {
-                name = parser.parse_object_name(false)?;
+        match command {
+            "CLUSTER" => {
+                let (name, by) = clustered(parser)?;
+                relations.push((name, vec![]));
+                index = by;
             }
-            let columns = parser.parse_parenthesized_column_list(IsOptional::Optional, false)?;
-            Ok((name, columns))
-        })?;
-        if command == "CLUSTER" && take(parser, "USING") {
-            parser.parse_identifier()?;
+            "REINDEX" => relations.push((parser.parse_object_name(false)?, vec![])),
+            _ => {
+                relations = parser.parse_comma_separated(|parser| {
+                    let name = parser.parse_object_name(false)?;
+                    let columns = parser.parse_parenthesized_column_list(IsOptional::Optional, false)?;
+                    Ok((name, columns))
+                })?;
+            }
         }
     }
-    Ok(Command::Maintenance { command, relations, kind, concurrently, analyze })
+    Ok(Command::Maintenance { command, relations, index, kind, options })
 }
 
-/// The options that have an effect.
-#[derive(Default)]
-struct Options {
-    concurrently: bool,
-    analyze: bool,
+/// The table that CLUSTER names, and the index: behind it, or before it in the older spelling.
+fn clustered(parser: &mut Parser<'_>) -> Parsed<(ObjectName, Option<Ident>)> {
+    let name = parser.parse_object_name(false)?;
+    if let [ObjectNamePart::Identifier(index)] = name.0.as_slice()
+        && take(parser, "ON")
+    {
+        let index = index.clone();
+        return Ok((parser.parse_object_name(false)?, Some(index)));
+    }
+    let index = take(parser, "USING").then(|| parser.parse_identifier()).transpose()?;
+    Ok((name, index))
 }
 
-/// Options behind a parenthesis, each with a value or without.
-fn parse_options(parser: &mut Parser<'_>, command: &str) -> Parsed<Options> {
-    let known: &[&str] = match command {
-        "VACUUM" => &[
-            "FULL",
-            "FREEZE",
-            "VERBOSE",
-            "ANALYZE",
-            "ANALYSE",
-            "DISABLE_PAGE_SKIPPING",
-            "SKIP_LOCKED",
-            "INDEX_CLEANUP",
-            "PROCESS_TOAST",
-            "TRUNCATE",
-            "PARALLEL",
-        ],
-        "ANALYZE" => &["VERBOSE", "SKIP_LOCKED"],
-        "REINDEX" => &["VERBOSE", "CONCURRENTLY", "TABLESPACE"],
-        _ => &["VERBOSE"],
-    };
-    let mut options = Options::default();
+/// Options behind a parenthesis, each with a value or without. Which of them a command has, and
+/// which values, is asked when it runs.
+fn parse_options(parser: &mut Parser<'_>) -> Parsed<Vec<(String, Option<String>)>> {
+    let mut options = vec![];
     loop {
-        let option = parser.parse_identifier()?.value.to_ascii_uppercase();
-        if !known.contains(&option.as_str()) {
-            let option = option.to_ascii_lowercase();
-            return Err(ParserError::ParserError(format!("unrecognized {command} option \"{option}\"")));
-        }
-        let mut value = None;
+        let name = fold(&parser.parse_identifier()?);
+        let mut value: Option<String> = None;
         while !matches!(parser.peek_token_ref().token, Token::Comma | Token::RParen | Token::EOF) {
-            let token = parser.next_token().token.to_string().to_ascii_lowercase();
-            value = value.or(Some(token.trim_matches('\'').to_owned()));
+            // A number may have its sign before it.
+            let token = parser.next_token().token.to_string();
+            value.get_or_insert_default().push_str(token.trim_matches('\''));
         }
-        let is_on = !value.is_some_and(|value| ["false", "off", "0"].contains(&value.as_str()));
-        match option.as_str() {
-            "CONCURRENTLY" => options.concurrently = is_on,
-            "ANALYZE" | "ANALYSE" => options.analyze = is_on,
-            _ => {}
-        }
+        options.push((name, value));
         if !parser.consume_token(&Token::Comma) {
             break;
         }

@@ -54,6 +54,7 @@ mod domain;
 mod effects;
 mod element;
 mod error;
+mod foreign;
 mod grant;
 mod grouping_sets;
 mod in_parentheses;
@@ -105,8 +106,8 @@ pub use owner::OwnerStatement;
 pub(crate) use prefix::operator_of_call;
 pub(crate) use reserved::hidden_column;
 pub(crate) use rewrite::{
-    DISTINCT_SETS, HEADER_MATCH, KeyLists, ROWS_FROM, dropped_expression, exclusion_of, executed_by,
-    known_tablespace, sequence_name_of, split_collated, split_key, split_referenced,
+    DISTINCT_SETS, HEADER_MATCH, KeyLists, NO_CHARACTER, ROWS_FROM, dropped_expression, exclusion_of,
+    executed_by, known_tablespace, sequence_name_of, split_collated, split_key, split_referenced,
 };
 pub use role::{RoleOption, RoleRef, RoleStatement};
 pub use routine::{CreateRoutine, DropRoutine, RoutineArgument, RoutineBody, RoutineReturns};
@@ -531,6 +532,7 @@ impl Parts<'_> {
                     Some(name) => Ok(Command::Unsupported(name)),
                     None => Err(ParserError::ParserError(error)),
                 },
+                Ok(command) if foreign::is_foreign(&command) => foreign::read(&parser.into_tokens()),
                 parsed => parsed,
             }
         });

@@ -64,6 +64,10 @@ fn no_name(token: &TokenWithSpan) -> Option<&TokenWithSpan> {
 
 /// The name of a new relation.
 fn created(tokens: &[TokenWithSpan]) -> Option<&TokenWithSpan> {
+    // Before a table or a sequence the word is gone by now.
+    if is(tokens.get(1), "UNLOGGED") {
+        return tokens.get(2);
+    }
     let is_modifier = |token: &&TokenWithSpan| is_any(Some(*token), &MODIFIERS);
     let kind = 1 + tokens.iter().skip(1).take_while(is_modifier).count();
     if !is_any(tokens.get(kind), &["TABLE", "VIEW", "INDEX", "SEQUENCE"]) {
@@ -150,6 +154,8 @@ mod tests {
             ("CREATE OR REPLACE VIEW order AS SELECT 1", "order"),
             ("CREATE UNIQUE INDEX select ON t (a)", "select"),
             ("CREATE SEQUENCE user", "user"),
+            ("CREATE UNLOGGED TEMP TABLE t (a int)", "TEMP"),
+            ("CREATE UNLOGGED INDEX i ON t (a)", "INDEX"),
             ("ALTER TABLE t RENAME TO where", "where"),
             ("ALTER TABLE t RENAME COLUMN a TO from", "from"),
             ("DECLARE c CURSOR WITH HOLD FOR INSERT INTO t VALUES (1) RETURNING a", "INSERT"),

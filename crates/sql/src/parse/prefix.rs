@@ -12,6 +12,7 @@ use sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
     UnaryOperator,
 };
+use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
@@ -67,6 +68,50 @@ pub(super) fn unknown_operator(parser: &mut Parser<'_>, precedence: u8) -> Optio
 /// A function that is written as one word, which the crate takes for a column.
 pub(super) fn function_without_parentheses(parser: &mut Parser<'_>) -> Result<Expr, ParserError> {
     Ok(call(parser.parse_identifier()?, FunctionArguments::None))
+}
+
+/// Expressions of XML, in the parentheses of which words stand. There are none of them here; the
+/// crate would take some for calls.
+const OF_XML: [&str; 8] =
+    ["XMLCONCAT", "XMLELEMENT", "XMLEXISTS", "XMLFOREST", "XMLPARSE", "XMLPI", "XMLROOT", "XMLSERIALIZE"];
+
+/// Whether such an expression comes next: a name behind a period is a function's.
+pub(super) fn is_xml(parser: &Parser<'_>) -> bool {
+    parser.peek_nth_token_ref(1).token == Token::LParen
+        && parser.get_current_token().token != Token::Period
+        && OF_XML.iter().any(|known| is_word(parser, 0, known))
+}
+
+/// Refuses a list of arguments behind a word that is a value by itself. A precision, which is one
+/// number, may stand behind those of the time.
+pub(super) fn list_behind_value(parser: &Parser<'_>) -> Option<Result<Expr, ParserError>> {
+    let is = |ahead: usize, token: &Token| parser.peek_nth_token_ref(ahead).token == *token;
+    let Token::Word(word) = &parser.peek_token_ref().token else { return None };
+    // Behind a period all words are names.
+    if !is(1, &Token::LParen) || parser.get_current_token().token == Token::Period {
+        return None;
+    }
+    let is_precision = || {
+        matches!(&parser.peek_nth_token_ref(2).token,
+            Token::Number(digits, _) if digits.parse::<i32>().is_ok())
+    };
+    let refused = match word.keyword {
+        Keyword::CURRENT_CATALOG
+        | Keyword::CURRENT_DATE
+        | Keyword::CURRENT_ROLE
+        | Keyword::CURRENT_USER
+        | Keyword::SESSION_USER
+        | Keyword::USER => 1,
+        Keyword::CURRENT_TIME | Keyword::CURRENT_TIMESTAMP | Keyword::LOCALTIME | Keyword::LOCALTIMESTAMP => {
+            match is_precision() {
+                false => 2,
+                true if !is(3, &Token::RParen) => 3,
+                true => return None,
+            }
+        }
+        _ => return None,
+    };
+    Some(parser.expected_ref("an expression", parser.peek_nth_token_ref(refused)))
 }
 
 fn call(name: Ident, args: FunctionArguments) -> Expr {

@@ -89,7 +89,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
 pub(crate) use collate::split_collated;
-pub(crate) use copy::HEADER_MATCH;
+pub(crate) use copy::{HEADER_MATCH, NO_CHARACTER};
 pub(crate) use expression::dropped_expression;
 pub(crate) use identity::sequence_name_of;
 pub(crate) use include::{KeyLists, split_key};
@@ -303,6 +303,11 @@ impl<'a> Pass<'a> {
         words.iter().any(|expected| is(self.out.last(), expected))
     }
 
+    /// Whether UNLOGGED stands where it can: nothing may come between it and what is made.
+    fn makes_unlogged(&self) -> bool {
+        self.after(&["CREATE"]) && (self.is(1, "TABLE") || self.is(1, "SEQUENCE"))
+    }
+
     fn copy(&mut self) {
         self.out.push(self.tokens[self.at].clone());
         self.at += 1;
@@ -320,12 +325,12 @@ impl<'a> Pass<'a> {
             "USING" => self.using_operator()?,
             "TABLE" if self.names_only() => self.typed_names(),
             "TABLE" => self.table_query(),
-            "UNLOGGED" if self.after(&["CREATE"]) => self.at += 1,
+            "UNLOGGED" if self.makes_unlogged() => self.at += 1,
             "CONCURRENTLY" if self.first == "DROP" && self.after(&["INDEX"]) => self.concurrently(),
             "DEFERRABLE" if matches!(self.first.as_str(), "BEGIN" | "START" | "SET") => self.deferrable(),
             "BINARY" if self.first == "COPY" && self.at == 1 => self.copy_binary(span),
             "FREEZE" | "ENCODING" if self.begins_old_option() => self.old_option(span),
-            "FREEZE" | "HEADER" | "FORCE_QUOTE" | "QUOTE" if self.first == "COPY" => self.copy_option(),
+            option if self.first == "COPY" && copy::is_option(option) => self.copy_option()?,
             "SCHEMA" | "WITHOUT" if self.respells(span) => {}
             "INCLUDE" if self.include(span)? => {}
             "ARRAY" if self.ends_type() => self.array_type(span),

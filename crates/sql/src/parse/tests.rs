@@ -132,6 +132,30 @@ fn parentheses_are_left_out_around_queries_only() {
 }
 
 #[test]
+fn values_in_one_word_have_no_list_but_a_precision() {
+    for word in ["current_catalog", "current_date", "current_role", "current_user", "session_user", "user"] {
+        for (text, before) in [("SELECT ", 8), ("SELECT * FROM ", 15)] {
+            for list in ["()", "(1)"] {
+                let place = before + word.len() as u32;
+                fails(&format!("{text}{word}{list}"), "syntax error at or near \"(\"", place);
+            }
+        }
+    }
+    for word in ["current_time", "current_timestamp", "localtime", "localtimestamp"] {
+        let inside = 9 + word.len() as u32;
+        fails(&format!("SELECT {word}()"), "syntax error at or near \")\"", inside);
+        fails(&format!("SELECT {word}(-1)"), "syntax error at or near \"-\"", inside);
+        fails(&format!("SELECT {word}(1.5)"), "syntax error at or near \"1.5\"", inside);
+        fails(&format!("SELECT {word}(1, 2)"), "syntax error at or near \",\"", inside + 1);
+        fails(&format!("SELECT * FROM {word}()"), "syntax error at or near \")\"", inside + 7);
+        assert!(parse(&format!("SELECT {word}(3), {word}")).is_ok(), "{word}");
+    }
+    for text in ["SELECT current_schema()", "SELECT \"user\"()"] {
+        assert!(parse(text).is_ok(), "{text}");
+    }
+}
+
+#[test]
 fn spellings_the_parser_lacks() {
     for (text, expected) in [
         ("SELECT 1 FROM t FOR NO KEY UPDATE", "SELECT 1 FROM t FOR UPDATE OF \"\u{1}key\""),

@@ -1,42 +1,39 @@
-//! Constraints, dependencies and comments: `pg_constraint`, `pg_depend`, `pg_description`; and
-//! `pg_rewrite`, through which views depend on what they read.
+//! Constraints and comments: `pg_constraint`, `pg_description`; and `pg_rewrite`, through which
+//! views depend on what they read.
 
 use std::sync::Arc;
 
 use super::definition::{Constraint, constraints};
 use super::deparse::{self, Style};
-use super::relation::defaults;
-use super::types::{equality_operator, extensions, row_type};
+use super::types::{equality_operator, extensions};
 use super::value::{NULL, array, attribute_number};
 use super::{Source, SystemTable, domain};
-use crate::catalog::{Catalog, Domain, Oid, Relation, Routine, Table, View};
+use crate::catalog::{Catalog, Domain, Oid, Relation, Table, View};
 use crate::ddl::extension::available;
-use crate::ddl::sequence::sequences_in;
 use crate::types::{Datum, TypeId};
 
-pub(super) const TABLES: &[&SystemTable] =
-    &[&PG_CONSTRAINT, &PG_DEPEND, &PG_REWRITE, &PG_DESCRIPTION, &PG_SHDESCRIPTION];
+pub(super) const TABLES: &[&SystemTable] = &[&PG_CONSTRAINT, &PG_REWRITE, &PG_DESCRIPTION, &PG_SHDESCRIPTION];
 
 /// Oid of `pg_class`.
-const CLASS: Oid = 1259;
+pub(super) const CLASS: Oid = 1259;
 /// `pg_type`.
-const TYPE: Oid = 1247;
+pub(super) const TYPE: Oid = 1247;
 /// `pg_proc`.
-const PROC: Oid = 1255;
+pub(super) const PROC: Oid = 1255;
 /// `pg_authid`.
-const AUTHID: Oid = 1260;
+pub(super) const AUTHID: Oid = 1260;
 /// `pg_database`.
-const DATABASE: Oid = 1262;
+pub(super) const DATABASE: Oid = 1262;
 /// `pg_extension`.
 const EXTENSION: Oid = 3079;
 /// Oid of `pg_constraint`.
-const CONSTRAINT: Oid = 2606;
+pub(super) const CONSTRAINT: Oid = 2606;
 /// Oid of `pg_attrdef`.
-const ATTRDEF: Oid = 2604;
+pub(super) const ATTRDEF: Oid = 2604;
 /// Oid of `pg_namespace`.
-const NAMESPACE: Oid = 2615;
+pub(super) const NAMESPACE: Oid = 2615;
 /// Oid of `pg_rewrite`.
-const REWRITE: Oid = 2618;
+pub(super) const REWRITE: Oid = 2618;
 
 /// All constraints with their tables.
 pub(super) fn all_constraints(catalog: &Catalog) -> impl Iterator<Item = (&Arc<Table>, Constraint<'_>)> {
@@ -152,172 +149,6 @@ system_table! {
     },
 }
 
-/// A row of `pg_depend`: an object (class, oid, column) and what it needs.
-struct Dependency {
-    object: (Oid, Oid, i32),
-    needs: (Oid, Oid, i32),
-    /// `n`ormal, `a`uto or `i`nternal.
-    kind: char,
-}
-
-fn column(place: usize) -> i32 {
-    i32::from(attribute_number(place))
-}
-
-/// What takes values of a sequence. Dumps put it behind the sequence, whatever its name is.
-fn on_sequence(object: (Oid, Oid, i32), sequence: Oid) -> Dependency {
-    Dependency { object, needs: (CLASS, sequence, 0), kind: 'n' }
-}
-
-fn dependencies(catalog: &Catalog) -> Vec<Dependency> {
-    let mut all = Vec::new();
-    for sequence in catalog.sequences() {
-        if let Some((table, place)) = sequence.owner {
-            let kind = if sequence.identity { 'i' } else { 'a' };
-            all.push(Dependency {
-                object: (CLASS, sequence.oid, 0),
-                needs: (CLASS, table, column(place)),
-                kind,
-            });
-        }
-    }
-    for default in defaults(catalog) {
-        let object = (ATTRDEF, default.oid, 0);
-        all.push(Dependency { object, needs: (CLASS, default.table.oid, column(default.place)), kind: 'a' });
-        all.extend(sequences_in(default.text).map(|oid| on_sequence(object, oid)));
-    }
-    for table in catalog.tables() {
-        table_dependencies(catalog, table, &mut all);
-    }
-    for ty in catalog.user_types() {
-        let object = (TYPE, ty.oid() + 1, 0);
-        all.push(Dependency { object, needs: (TYPE, ty.oid(), 0), kind: 'i' });
-    }
-    for domain in catalog.domains() {
-        let object = (TYPE, domain.oid, 0);
-        all.push(Dependency { object, needs: (NAMESPACE, domain.schema, 0), kind: 'n' });
-        if domain.base.user_type().is_some() {
-            all.push(Dependency { object, needs: (TYPE, domain.base.oid(), 0), kind: 'n' });
-        }
-        let used = domain.default.as_deref().into_iter().flat_map(sequences_in);
-        all.extend(used.map(|oid| on_sequence(object, oid)));
-        let of_domain = |oid| Dependency { object: (CONSTRAINT, oid, 0), needs: object, kind: 'a' };
-        all.extend(domain.checks.iter().map(|check| of_domain(check.oid)));
-    }
-    for view in catalog.views() {
-        view_dependencies(catalog, view, &mut all);
-    }
-    for routine in catalog.routines() {
-        routine_dependencies(routine, &mut all);
-    }
-    all
-}
-
-/// A view needs what its rule reads; the rule has the view's oid here.
-fn view_dependencies(catalog: &Catalog, view: &View, all: &mut Vec<Dependency>) {
-    let object = (REWRITE, view.oid, 0);
-    all.push(Dependency { object, needs: (CLASS, view.oid, 0), kind: 'i' });
-    all.extend(view.depends_on.iter().map(|oid| {
-        let class = match catalog.user_type_by_oid(*oid) {
-            Some(_) => TYPE,
-            None if catalog.routine_by_oid(*oid).is_some() => PROC,
-            None if catalog.relation_by_oid(*oid).is_some() => CLASS,
-            // Groups that rest on a primary key can be made once the key is there.
-            None => CONSTRAINT,
-        };
-        Dependency { object, needs: (class, *oid, 0), kind: 'n' }
-    }));
-    row_dependency(view.oid, all);
-}
-
-/// The type of a relation's rows goes with the relation.
-fn row_dependency(relation: Oid, all: &mut Vec<Dependency>) {
-    let row = row_type(relation);
-    if row != 0 {
-        all.push(Dependency { object: (TYPE, row, 0), needs: (CLASS, relation, 0), kind: 'i' });
-    }
-}
-
-/// A routine needs the types of its arguments and of its result. What its body reads is looked up
-/// when it is called.
-fn routine_dependencies(routine: &Routine, all: &mut Vec<Dependency>) {
-    let object = (PROC, routine.oid, 0);
-    all.push(Dependency { object, needs: (NAMESPACE, routine.schema, 0), kind: 'n' });
-    let types = routine.arguments.iter().map(|argument| argument.ty).chain([routine.result]);
-    let of_users = types.filter(|ty| ty.user_type().is_some()).map(|ty| ty.oid());
-    let mut needed: Vec<Oid> = of_users.chain(routine.row_of.map(row_type)).collect();
-    needed.sort_unstable();
-    needed.dedup();
-    let known = needed.into_iter().filter(|oid| *oid != 0);
-    all.extend(known.map(|oid| Dependency { object, needs: (TYPE, oid, 0), kind: 'n' }));
-}
-
-fn table_dependencies(catalog: &Catalog, table: &Table, all: &mut Vec<Dependency>) {
-    all.push(Dependency { object: (CLASS, table.oid, 0), needs: (NAMESPACE, table.schema, 0), kind: 'n' });
-    row_dependency(table.oid, all);
-    for (place, of) in table.visible_columns().filter(|(_, column)| column.ty.user_type().is_some()) {
-        let object = (CLASS, table.oid, column(place));
-        all.push(Dependency { object, needs: (TYPE, of.ty.oid(), 0), kind: 'n' });
-    }
-    for constraint in constraints(table) {
-        let object = (CONSTRAINT, constraint.oid(), 0);
-        let mut places = constraint.columns();
-        if let Constraint::Key(index) = &constraint {
-            let is_part = |place: usize| index.key_columns().any(|key| key == place);
-            places.extend(index.included.iter().filter(|place| !is_part(**place)));
-        }
-        all.extend(places.iter().map(|place| Dependency {
-            object,
-            needs: (CLASS, table.oid, column(*place)),
-            kind: 'a',
-        }));
-        if let Constraint::Foreign(key) = constraint {
-            let referenced = key.referenced_columns.iter().map(|place| Dependency {
-                object,
-                needs: (CLASS, key.referenced_table, column(*place)),
-                kind: 'n',
-            });
-            all.extend(referenced);
-            if catalog.relation_by_oid(key.referenced_index).is_some() {
-                all.push(Dependency { object, needs: (CLASS, key.referenced_index, 0), kind: 'n' });
-            }
-        }
-    }
-    for index in &table.indexes {
-        let object = (CLASS, index.oid, 0);
-        match index.constraint {
-            Some(constraint) => {
-                all.push(Dependency { object, needs: (CONSTRAINT, constraint, 0), kind: 'i' })
-            }
-            None => {
-                let mut places: Vec<usize> =
-                    index.made_from().chain(index.included.iter().copied()).collect();
-                places.sort_unstable();
-                places.dedup();
-                all.extend(places.into_iter().map(|place| Dependency {
-                    object,
-                    needs: (CLASS, table.oid, column(place)),
-                    kind: 'a',
-                }));
-            }
-        }
-    }
-}
-
-system_table! {
-    static PG_DEPEND = 2608 table "pg_catalog"."pg_depend",
-    |source| dependencies(source.catalog) => |dependency|,
-    [by objid(key) => dependencies(source.catalog).into_iter().filter(move |d| d.object.1 == key)],
-    [by refobjid(key) => dependencies(source.catalog).into_iter().filter(move |d| d.needs.1 == key)],
-    classid: Oid = dependency.object.0,
-    objid: Oid = dependency.object.1,
-    objsubid: Int4 = dependency.object.2,
-    refclassid: Oid = dependency.needs.0,
-    refobjid: Oid = dependency.needs.1,
-    refobjsubid: Int4 = dependency.needs.2,
-    deptype: InternalChar = dependency.kind,
-}
-
 /// The view of an oid.
 fn view(catalog: &Catalog, oid: Oid) -> Option<&Arc<View>> {
     match catalog.relation_by_oid(oid) {
@@ -340,6 +171,10 @@ system_table! {
     is_instead: Bool = true,
     ev_qual: Text = "<>",
     ev_action: Text = "<>",
+}
+
+fn column(place: usize) -> i32 {
+    i32::from(attribute_number(place))
 }
 
 /// A comment on an object (oid, class, column).

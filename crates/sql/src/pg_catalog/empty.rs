@@ -35,7 +35,6 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_RULES,
     &PG_SECLABEL,
     &PG_SECLABELS,
-    &PG_SHDEPEND,
     &PG_SHSECLABEL,
     &PG_STAT_GSSAPI,
     &PG_STAT_PROGRESS_VACUUM,
@@ -252,12 +251,6 @@ empty_table! {
     PG_SECLABELS = 12099 view "pg_catalog"."pg_seclabels",
     objoid: Oid, classoid: Oid, objsubid: Int4, objtype: Text, objnamespace: Oid, objname: Text,
     provider: Text, label: Text,
-}
-
-empty_table! {
-    PG_SHDEPEND = 1214 table "pg_catalog"."pg_shdepend",
-    dbid: Oid, classid: Oid, objid: Oid, objsubid: Int4, refclassid: Oid, refobjid: Oid,
-    deptype: InternalChar,
 }
 
 empty_table! {

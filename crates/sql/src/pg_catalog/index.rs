@@ -178,6 +178,20 @@ pub(crate) fn has_operator_class(id: TypeId) -> bool {
     operator_class(id) != 0
 }
 
+/// Whether the operator class of btree of this name takes values of a type: of its own, or of one
+/// that PostgreSQL stores alike.
+pub(crate) fn class_accepts(name: &str, id: TypeId) -> bool {
+    let Some(class) = CLASSES.iter().find(|class| class.1 == name) else { return false };
+    match class.3 {
+        TypeId::Text => matches!(id, TypeId::Text | TypeId::Varchar),
+        TypeId::Bpchar => matches!(id, TypeId::Text | TypeId::Varchar | TypeId::Bpchar),
+        TypeId::Inet => matches!(id, TypeId::Inet | TypeId::Cidr),
+        TypeId::Oid => id == TypeId::Int4 || id.is_oid(),
+        TypeId::AnyArray => id.is_array(),
+        own => own == id,
+    }
+}
+
 /// Whether an operator class of btree has this name.
 pub(crate) fn is_operator_class(name: &str) -> bool {
     class_named(name) != 0

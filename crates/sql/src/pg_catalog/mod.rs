@@ -32,6 +32,7 @@ mod cognate;
 mod constraint;
 mod definition;
 mod deparse;
+mod dependency;
 mod domain;
 mod empty;
 mod function;
@@ -63,7 +64,7 @@ pub(crate) use deparse::{Style, index_expression};
 pub(crate) use function::other_type;
 pub(crate) use function::sequence_parameters;
 pub use function::{EXPANDED_ARRAY, functions, log_files, set_rows};
-pub(crate) use index::{has_operator_class, is_operator_class};
+pub(crate) use index::{class_accepts, has_operator_class, is_operator_class};
 pub(crate) use keywords::{is_no_relation, is_reserved};
 pub use names::CatalogNames;
 pub use source::{
@@ -75,10 +76,11 @@ pub(crate) use viewer::is_for_superusers;
 
 /// All relations of the two schemas.
 pub fn all() -> impl Iterator<Item = &'static SystemTable> {
-    let groups: [&[&'static SystemTable]; 15] = [
+    let groups: [&[&'static SystemTable]; 16] = [
         relation::TABLES,
         index::TABLES,
         constraint::TABLES,
+        dependency::TABLES,
         types::TABLES,
         operation::TABLES,
         procedure::TABLES,

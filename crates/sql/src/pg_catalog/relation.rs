@@ -169,7 +169,7 @@ fn entry(catalog: &Catalog, oid: Oid) -> Option<Entry> {
 }
 
 /// The columns of a sequence read as a table.
-const SEQUENCE_COLUMNS: [(&str, TypeId); 3] =
+pub(super) const SEQUENCE_COLUMNS: [(&str, TypeId); 3] =
     [("last_value", TypeId::Int8), ("log_cnt", TypeId::Int8), ("is_called", TypeId::Bool)];
 
 fn count(number: usize) -> i16 {
@@ -246,6 +246,8 @@ struct Attribute {
     statistics: Option<i32>,
     /// SET STORAGE.
     storage: Option<char>,
+    /// SET of options.
+    options: Vec<String>,
 }
 
 impl Attribute {
@@ -264,6 +266,7 @@ impl Attribute {
             generated: false,
             statistics: None,
             storage: None,
+            options: Vec::new(),
         }
     }
 
@@ -291,6 +294,10 @@ impl Attribute {
         array(TypeId::Text, [self.missing.clone()])
     }
 
+    fn options_array(&self) -> Datum {
+        if self.options.is_empty() { NULL } else { array(TypeId::Text, self.options.clone()) }
+    }
+
     fn facts(&self) -> TypeFacts {
         facts(self.ty.id)
     }
@@ -308,6 +315,7 @@ impl Attribute {
         columns.map(|(place, column)| Attribute {
             statistics: hint_of(&table.hints.statistics, place),
             storage: hint_of(&table.hints.storage, place),
+            options: table.hints.options_of(place).to_vec(),
             ..Attribute::of_column(table.oid, place, column)
         })
     }
@@ -402,7 +410,7 @@ system_table! {
     attinhcount: Int4 = 0,
     attcollation: Oid = attribute.collation.map_or(attribute.facts().collation, Collation::oid),
     attacl: TextArray = acl::of_column(source, attribute.relation, attribute.number),
-    attoptions: TextArray = NULL,
+    attoptions: TextArray = attribute.options_array(),
     attfdwoptions: TextArray = NULL,
     attmissingval: TextArray = attribute.missing_array(),
 }

@@ -350,7 +350,10 @@ fn relations_show_as_in_postgresql() {
             ["b_pkey|p|{1}|0|NULL| ", "b_u_key|u|{3}|0|NULL| ", "b_a_id_fkey|f|{2}|16384|{1}|c"]
         );
         let depend = ["objid", "classid", "refclassid", "refobjid", "refobjsubid", "deptype"];
-        assert_eq!(rows(source, "pg_depend", &depend, "16393"), ["1259|1259|16394|1|a"]);
+        assert_eq!(
+            rows(source, "pg_depend", &depend, "16393"),
+            ["1259|2615|2200|0|n", "1259|1259|16394|1|a"]
+        );
     });
 }
 

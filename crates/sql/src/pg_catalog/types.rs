@@ -54,6 +54,11 @@ pub(super) fn row_type(relation: Oid) -> Oid {
     if (FIRST_USER_OID..ROW_ARRAYS - ROWS).contains(&relation) { ROWS + relation } else { 0 }
 }
 
+/// Oid of the type of arrays of such rows, where these have a type.
+pub(super) fn row_array_type(relation: Oid) -> Oid {
+    ROW_ARRAYS + relation
+}
+
 /// The relation whose rows are of the type of this oid, and whether it is the array type over that.
 pub(super) fn row_relation(oid: Oid) -> Option<(Oid, bool)> {
     let is_array = oid >= ROW_ARRAYS;
@@ -177,7 +182,7 @@ impl AnyType {
             AnyType::User(ty) => ty.oid(),
             AnyType::Array(ty) => ty.oid() + 1,
             AnyType::Row(row) => row_type(row.relation),
-            AnyType::RowArray(row) => ROW_ARRAYS + row.relation,
+            AnyType::RowArray(row) => row_array_type(row.relation),
         }
     }
 
@@ -203,7 +208,7 @@ impl AnyType {
             AnyType::BuiltIn(TypeId::Enum) | AnyType::Array(_) | AnyType::RowArray(_) => 0,
             AnyType::BuiltIn(id) => id.array().map_or(0, TypeId::oid),
             AnyType::User(ty) => ty.oid() + 1,
-            AnyType::Row(row) => ROW_ARRAYS + row.relation,
+            AnyType::Row(row) => row_array_type(row.relation),
         }
     }
 
@@ -269,7 +274,11 @@ system_table! {
     typcollation: Oid = facts.collation,
     typdefaultbin: Text = ty.domain().and_then(|domain| domain::default(source, domain)),
     typdefault: Text = ty.domain().and_then(|domain| domain::default(source, domain)),
-    typacl: TextArray = ty.user().map_or(NULL, |ty| acl::of(source, ty.oid())),
+    typacl: TextArray = match &ty {
+        AnyType::User(ty) => acl::of(source, ty.oid()),
+        // Nothing is granted on the type of arrays.
+        _ => NULL,
+    },
 }
 
 system_table! {
@@ -324,14 +333,22 @@ system_table! {
 pub(super) const INTERNAL_LANGUAGE: Oid = 12;
 /// Oid of the language of users' functions.
 pub(super) const SQL_LANGUAGE: Oid = 14;
+/// That of the extension that is always there.
+const EXTENSION_LANGUAGE: Oid = 13_563;
+/// The languages: oid, name, whether it is procedural, whether everybody may use it.
+const LANGUAGES: [(Oid, &str, bool, bool); 3] = [
+    (INTERNAL_LANGUAGE, "internal", false, false),
+    (SQL_LANGUAGE, "sql", false, true),
+    (EXTENSION_LANGUAGE, EXTENSION, true, true),
+];
 
 system_table! {
     static PG_LANGUAGE = 2612 table "pg_catalog"."pg_language",
-    |_source| [(INTERNAL_LANGUAGE, "internal", false), (SQL_LANGUAGE, "sql", true)] => |(oid, name, trusted)|,
+    |_source| LANGUAGES => |(oid, name, procedural, trusted)|,
     oid: Oid = oid,
     lanname: Name = name,
     lanowner: Oid = OWNER_OID,
-    lanispl: Bool = false,
+    lanispl: Bool = procedural,
     lanpltrusted: Bool = trusted,
     lanplcallfoid: Oid = 0,
     laninline: Oid = 0,

@@ -1,17 +1,22 @@
 //! Plans for EXPLAIN: as lines of text, and as a tree of nodes for its other formats.
 //!
+//! A subquery of a condition is told below the node that has the condition, which has its number.
+//!
 //! One walk over a plan notes both for each node: its line, and its type and properties by
 //! PostgreSQL's names, so that the two cannot differ. Conditions are told with their values (see
 //! [`shown`](super::shown)), and with VERBOSE each node says what it gives (see
 //! [`outputs`](super::outputs)).
 
-use super::access::{Access, AccessKind, KeyValues, Scan};
-use super::shown::{self, Names, Words, names_at, names_of_group};
-use super::{GroupNode, HashJoin, Node, Plan, SourceNode, outputs};
-use crate::catalog::IndexKey;
+use std::sync::Arc;
+
+use super::access::{AccessKind, Scan};
+use super::columns::{self, Level, Naming, named, sort_keys};
+use super::shown::{self, Names, SubPlans, Words, names_at, names_of_group};
+use super::{
+    FirstRows, GroupNode, HashJoin, MergeJoin, Node, Plan, SelectNode, SourceNode, WindowsNode, outputs,
+};
 use crate::explain::{Outline, Property, Telling};
-use crate::expr::{Count, place_of};
-use crate::identifier::quote_identifier;
+use crate::expr::{Count, Expr, place_of};
 
 /// One line a node, indented as PostgreSQL does.
 pub(super) fn explain(plan: &Plan, telling: Telling<'_>) -> Vec<String> {
@@ -22,13 +27,13 @@ pub(super) fn explain(plan: &Plan, telling: Telling<'_>) -> Vec<String> {
 /// The same as a tree.
 pub(super) fn outline(plan: &Plan, telling: Telling<'_>) -> Outline {
     let mut open: Vec<(usize, Outline)> = Vec::new();
-    let mut cte = None;
+    let mut beside = None;
     for (_, part) in walk(plan, telling).lines {
         match part {
             Part::Node(depth, mut node) => {
-                if let Some(name) = cte.take() {
-                    node.properties.insert(0, ("Subplan Name", Property::Text(format!("CTE {name}"))));
-                    node.properties.insert(0, ("Parent Relationship", "InitPlan".into()));
+                if let Some((relationship, name)) = beside.take() {
+                    node.properties.insert(0, ("Subplan Name", Property::Text(name)));
+                    node.properties.insert(0, ("Parent Relationship", Property::from(relationship)));
                 }
                 close(&mut open, depth);
                 open.push((depth, node));
@@ -38,9 +43,9 @@ pub(super) fn outline(plan: &Plan, telling: Telling<'_>) -> Outline {
                     node.properties.push((name, value));
                 }
             }
-            Part::Cte(name) => {
-                close(&mut open, 1);
-                cte = Some(name);
+            Part::Beside(depth, relationship, name) => {
+                close(&mut open, depth);
+                beside = Some((relationship, name));
             }
         }
     }
@@ -61,7 +66,21 @@ fn walk<'a>(plan: &Plan, telling: Telling<'a>) -> Lines<'a> {
     let (lines, width, names) = (Vec::new(), plan.columns.len(), Names::new());
     // What is left to the caller gives what the statement does.
     let mut whole = telling.whole;
-    let mut out = Lines { lines, telling, width, names, output: None, count: None };
+    let qualified = telling.verbose || telling.is_part || columns::relations(plan) > 1;
+    let mut out = Lines {
+        lines,
+        telling,
+        width,
+        qualified,
+        names,
+        outer: vec![],
+        plans: SubPlans::default(),
+        claimed: 0,
+        waiting: vec![],
+        margin: 0,
+        output: None,
+        count: None,
+    };
     let mut depth = 0;
     if plan.limit.is_some() || plan.offset.is_some() {
         out.announce(|_| outputs::of_node(&plan.root));
@@ -77,7 +96,8 @@ fn walk<'a>(plan: &Plan, telling: Telling<'a>) -> Lines<'a> {
     }
     out.node(&plan.root, depth);
     for cte in plan.cte_plans.iter().flatten() {
-        out.lines.push((format!("CTE {}", cte.name), Part::Cte(cte.name.clone())));
+        let name = format!("CTE {}", cte.name);
+        out.lines.push((name.clone(), Part::Beside(1, "InitPlan", name)));
         out.node(&cte.node, 1);
         if let Some((recursive, _)) = &cte.recursive {
             out.node(recursive, 1);
@@ -92,8 +112,18 @@ enum Part {
     Node(usize, Outline),
     /// A property of the last node at a depth.
     Property(usize, &'static str, Property),
-    /// A WITH query follows.
-    Cte(String),
+    /// The node that follows at this depth gives its rows in another way than to the node above:
+    /// what it is to that one, and its name.
+    Beside(usize, &'static str, String),
+}
+
+/// A subquery to be told below the node at a depth.
+struct Waiting {
+    depth: usize,
+    number: usize,
+    node: Arc<Node>,
+    /// What the frame is called that its condition is over.
+    names: Names,
 }
 
 struct Lines<'a> {
@@ -101,15 +131,26 @@ struct Lines<'a> {
     telling: Telling<'a>,
     /// So many columns of the first node are the statement's.
     width: usize,
+    /// Columns are told with their relations.
+    qualified: bool,
     /// What the places of the frame at hand are called.
     names: Names,
+    /// The same of the frames around it.
+    outer: Vec<Names>,
+    /// The subqueries of conditions.
+    plans: SubPlans,
+    /// So many of them wait for being told, or are told.
+    claimed: usize,
+    waiting: Vec<Waiting>,
+    /// Nodes of subqueries stand further in by so much.
+    margin: usize,
     /// What the next node gives.
     output: Option<Vec<String>>,
     /// What was counted at it.
     count: Option<Count>,
 }
 
-impl Lines<'_> {
+impl<'a> Lines<'a> {
     /// A node whose line is its type.
     fn line(&mut self, depth: usize, kind: &'static str) {
         self.node_line(depth, kind, kind, vec![]);
@@ -123,7 +164,10 @@ impl Lines<'_> {
         kind: &'static str,
         mut properties: Vec<(&'static str, Property)>,
     ) {
-        let arrow = if depth == 0 { String::new() } else { format!("{}->  ", " ".repeat(depth * 6 - 4)) };
+        let arrow = match depth {
+            0 => String::new(),
+            _ => format!("{}->  ", " ".repeat(self.margin + depth * 6 - 4)),
+        };
         let counted = match self.count.take() {
             Some(count) => {
                 properties.extend(self.telling.figures(count));
@@ -138,8 +182,8 @@ impl Lines<'_> {
             output.truncate(self.width);
         }
         if !output.is_empty() {
-            let line = format!("{}Output: {}", " ".repeat(depth * 6 + 2), output.join(", "));
-            self.lines.push((line, Part::Property(depth, "Output", Property::List(output))));
+            let line = format!("{}Output: {}", self.indent(depth), output.join(", "));
+            self.property(depth, line, "Output", Property::List(output));
         }
     }
 
@@ -166,35 +210,100 @@ impl Lines<'_> {
         // As text nothing is said of none.
         let line = match removed {
             0 => String::new(),
-            _ => format!("{}{name}: {each}", " ".repeat(depth * 6 + 2)),
+            _ => format!("{}{name}: {each}", self.indent(depth)),
         };
-        self.lines.push((line, Part::Property(depth, name, Property::Figure(each))));
+        self.property(depth, line, name, Property::Figure(each));
+    }
+
+    /// What stands before the properties of a node at this depth.
+    fn indent(&self, depth: usize) -> String {
+        " ".repeat(self.margin + depth * 6 + 2)
     }
 
     /// What expressions over the frame at hand are printed with.
     fn words(&self) -> Words<'_> {
-        Words { names: &self.names, format: self.telling.format }
+        let plans = Some(&self.plans);
+        Words { names: &self.names, format: self.telling.format, outer: &self.outer, plans }
+    }
+
+    /// Has the subqueries that were printed last told below the node at this depth; `names` are
+    /// those of the frame around them.
+    fn claim(&mut self, depth: usize, names: &Names) {
+        for node in self.plans.behind(self.claimed) {
+            self.claimed += 1;
+            self.waiting.push(Waiting { depth, number: self.claimed, node, names: names.clone() });
+        }
+    }
+
+    /// The same for a condition over the frame at hand.
+    fn claim_here(&mut self, depth: usize) {
+        let names = std::mem::take(&mut self.names);
+        self.claim(depth, &names);
+        self.names = names;
+    }
+
+    /// Tells the subqueries that wait for a node at this depth or below it. Runs of them are not
+    /// told apart, so nothing is told of what was counted.
+    fn subplans(&mut self, depth: usize) {
+        while let Some(place) = self.waiting.iter().position(|waiting| waiting.depth >= depth) {
+            let Waiting { depth, number, node, names } = self.waiting.remove(place);
+            let name = format!("SubPlan {number}");
+            let line = format!("{}{name}", self.indent(depth));
+            self.lines.push((line, Part::Beside(depth + 1, "SubPlan", name)));
+            let tally = self.telling.tally.take();
+            self.outer.push(names);
+            self.margin += 2;
+            self.node(&node, depth + 1);
+            self.margin -= 2;
+            self.outer.pop();
+            self.telling.tally = tally;
+        }
+    }
+
+    /// How columns are named as keys.
+    fn naming(&self) -> Naming<'a> {
+        Naming { qualified: self.qualified, format: self.telling.format }
     }
 
     /// A property of the last node at this depth: its name, and how it is printed.
     fn detail(&mut self, depth: usize, name: &'static str, text: impl AsRef<str>) {
         let text = text.as_ref();
-        let line = format!("{}{name}: {text}", " ".repeat(depth * 6 + 2));
-        let property = match name {
-            "Sort Key" => Property::List(text.split(", ").map(str::to_owned).collect()),
-            _ => Property::Text(text.to_owned()),
-        };
-        self.lines.push((line, Part::Property(depth, name, property)));
+        let line = format!("{}{name}: {text}", self.indent(depth));
+        self.property(depth, line, name, Property::Text(text.to_owned()));
+    }
+
+    /// The same of several items; nothing if there are none, or one of them has no name.
+    fn details(&mut self, depth: usize, name: &'static str, items: Option<Vec<String>>) {
+        if let Some(items) = items.filter(|items| !items.is_empty()) {
+            let line = format!("{}{name}: {}", self.indent(depth), items.join(", "));
+            self.property(depth, line, name, Property::List(items));
+        }
+    }
+
+    /// A property of the last node at this depth, behind those that it has: what is below the node
+    /// may have been told by now.
+    fn property(&mut self, depth: usize, line: String, name: &'static str, property: Property) {
+        let is_node = |(_, part): &(String, Part)| matches!(part, Part::Node(at, _) if *at == depth);
+        let is_own = |(_, part): &&(String, Part)| matches!(part, Part::Property(at, ..) if *at == depth);
+        let behind = self.lines.iter().rposition(is_node).map_or(self.lines.len(), |node| {
+            let first = node + 1;
+            first + self.lines.iter().skip(first).take_while(is_own).count()
+        });
+        self.lines.insert(behind, (line, Part::Property(depth, name, property)));
     }
 
     fn node(&mut self, node: &Node, depth: usize) {
         self.announce(|_| outputs::of_node(node));
         self.counted(place_of(node));
         let outer = match node {
-            Node::Select(select) => Some(std::mem::replace(&mut self.names, outputs::names(&select.source))),
+            Node::Select(select) => {
+                let names = outputs::names(&select.source, self.qualified);
+                Some(std::mem::replace(&mut self.names, names))
+            }
             _ => None,
         };
         self.node_lines(node, depth);
+        self.subplans(depth);
         if let Some(outer) = outer {
             self.names = outer;
         }
@@ -208,20 +317,11 @@ impl Lines<'_> {
                     self.line(depth, "ProjectSet");
                     depth += 1;
                 }
-                for stage in select.windows.iter().flat_map(|windows| windows.stages.iter().rev()) {
-                    self.counted(place_of(stage));
-                    self.line(depth, "WindowAgg");
-                    if stage.first.is_some() {
-                        self.detail(depth, "Run Condition", "1 condition(s)");
-                    }
-                    depth += 1;
-                    if !stage.sort.is_empty() {
-                        self.line(depth, "Sort");
-                        depth += 1;
-                    }
+                if let Some(windows) = &select.windows {
+                    depth = self.windows(select, windows, depth);
                 }
                 if let Some(group) = &select.group {
-                    self.group(group, depth);
+                    self.group(group, select.frame, depth);
                     depth += 1;
                 }
                 self.source(&select.source, depth);
@@ -242,10 +342,9 @@ impl Lines<'_> {
             Node::Sort { input, keys, limit } => {
                 let text = if limit.is_some() { "Top-N Sort" } else { "Sort" };
                 self.node_line(depth, text, "Sort", vec![]);
-                let keys: Vec<String> = (keys.iter())
-                    .map(|key| format!("{}{}", key.column + 1, if key.descending { " DESC" } else { "" }))
-                    .collect();
-                self.detail(depth, "Sort Key", keys.join(", "));
+                let columns = columns::of_node(input, self.naming());
+                let keys = sort_keys(keys, |place| columns.get(place)?.key());
+                self.details(depth, "Sort Key", keys);
                 self.node(input, depth + 1);
             }
             Node::Distinct { input, .. } => {
@@ -260,26 +359,59 @@ impl Lines<'_> {
         }
     }
 
-    fn group(&mut self, group: &GroupNode, depth: usize) {
+    /// The windows of a level, each with the sort that it needs. Gives the depth of what is below.
+    fn windows(&mut self, select: &SelectNode, windows: &WindowsNode, mut depth: usize) -> usize {
+        let level = Level::new(select, self.naming());
+        for stage in windows.stages.iter().rev() {
+            self.counted(place_of(stage));
+            self.line(depth, "WindowAgg");
+            if let Some(FirstRows { bound, less }) = &stage.first {
+                let symbol = if *less { "<" } else { "<=" };
+                let bound = shown::expression(bound, level.words());
+                self.detail(depth, "Run Condition", format!("(row_number() OVER (?) {symbol} {bound})"));
+            }
+            depth += 1;
+            if !stage.sort.is_empty() {
+                self.line(depth, "Sort");
+                let keys = sort_keys(&stage.sort, |place| level.place(place).key());
+                self.details(depth, "Sort Key", keys);
+                depth += 1;
+            }
+        }
+        depth
+    }
+
+    /// The grouping of a level whose frame has so many places.
+    fn group(&mut self, group: &GroupNode, frame: usize, depth: usize) {
         let (text, strategy) = match group.keys.is_empty() {
             true => ("Aggregate", "Plain"),
             false => ("HashAggregate", "Hashed"),
         };
         self.counted(place_of(group));
         self.node_line(depth, text, "Aggregate", vec![("Strategy", strategy.into())]);
-        if let Some(sets) = &group.sets {
-            self.detail(depth, "Grouping Sets", sets.len().to_string());
+        // What a group is made of is no condition: the subqueries in it are not told.
+        let words = Words { plans: None, ..self.words() };
+        let keys = group.keys.iter().map(|key| named(shown::expression(key, words))).collect();
+        let names = names_of_group(group, frame, words);
+        match &group.sets {
+            Some(sets) => self.detail(depth, "Grouping Sets", sets.len().to_string()),
+            None => self.details(depth, "Group Key", keys),
         }
         if !group.having.is_empty() {
-            let names = names_of_group(group, self.words());
-            let words = Words { names: &names, format: self.telling.format };
-            self.detail(depth, "Filter", shown::conditions(&group.having, words));
+            let text = shown::conditions(&group.having, Words { names: &names, ..self.words() });
+            self.detail(depth, "Filter", text);
+            self.claim(depth, &names);
         }
     }
 
     fn source(&mut self, source: &SourceNode, depth: usize) {
         self.announce(|names| outputs::of_source(source, names));
         self.counted(place_of(source));
+        self.source_lines(source, depth);
+        self.subplans(depth);
+    }
+
+    fn source_lines(&mut self, source: &SourceNode, depth: usize) {
         match source {
             SourceNode::Unit => self.line(depth, "Result"),
             SourceNode::Nothing => {
@@ -295,7 +427,9 @@ impl Lines<'_> {
             SourceNode::Query { node, name, .. } => {
                 let alias = ("Alias", name.as_str().into());
                 self.node_line(depth, format!("Subquery Scan on {name}"), "Subquery Scan", vec![alias]);
+                self.outer.push(self.names.clone());
                 self.node(node, depth + 1);
+                self.outer.pop();
             }
             SourceNode::Cte { name, .. } => {
                 let name_of = ("CTE Name", name.as_str().into());
@@ -306,6 +440,7 @@ impl Lines<'_> {
                 self.source(input, depth);
                 let text = shown::conditions(conditions, self.words());
                 self.detail(depth, "Filter", text);
+                self.claim_here(depth);
                 if let Some(tally) = self.telling.tally {
                     let (read, passed) = (tally.count(place_of(&**input)), tally.count(place_of(source)));
                     self.removed(depth, read.rows.saturating_sub(passed.rows), passed);
@@ -319,25 +454,61 @@ impl Lines<'_> {
                 self.line(depth, "Materialize");
                 self.source(input, depth + 1);
             }
-            SourceNode::NestedLoop { outer, inner, nulls, .. } => {
+            SourceNode::NestedLoop { outer, inner, on, nulls } => {
                 let (text, join) = match nulls.is_some() {
                     true => ("Nested Loop Left Join", "Left"),
                     false => ("Nested Loop", "Inner"),
                 };
                 self.node_line(depth, text, "Nested Loop", vec![("Join Type", join.into())]);
+                self.join_filter(depth, on);
                 self.source(outer, depth + 1);
                 self.source(inner, depth + 1);
             }
-            SourceNode::MergeJoin(join) => {
-                let (text, kind) = match join.left {
-                    true => ("Merge Left Join", "Left"),
-                    false => ("Merge Join", "Inner"),
-                };
-                self.node_line(depth, text, "Merge Join", vec![("Join Type", kind.into())]);
-                self.source(&join.outer, depth + 1);
-                self.source(&join.inner, depth + 1);
-            }
+            SourceNode::MergeJoin(join) => self.merge_join(join, depth),
             SourceNode::HashJoin(join) => self.hash_join(join, depth),
+        }
+    }
+
+    fn merge_join(&mut self, join: &MergeJoin, depth: usize) {
+        let (text, kind) = match join.left {
+            true => ("Merge Left Join", "Left"),
+            false => ("Merge Join", "Inner"),
+        };
+        self.node_line(depth, text, "Merge Join", vec![("Join Type", kind.into())]);
+        let keys = join.keys.iter().map(|(outer, inner)| (Expr::Slot(*outer), Expr::Slot(*inner)));
+        let (outer, inner): (Vec<Expr>, Vec<Expr>) = keys.unzip();
+        self.join_keys(depth, "Merge Cond", outer.iter().zip(&inner));
+        self.join_filter(depth, &join.on);
+        self.source(&join.outer, depth + 1);
+        self.source(&join.inner, depth + 1);
+    }
+
+    /// The keys of a join, unless one of them has no name.
+    fn join_keys<'k>(
+        &mut self,
+        depth: usize,
+        name: &'static str,
+        keys: impl Iterator<Item = (&'k Expr, &'k Expr)>,
+    ) {
+        let words = self.words();
+        let equal = |(outer, inner): (&Expr, &Expr)| {
+            named(format!("({} = {})", shown::expression(outer, words), shown::expression(inner, words)))
+        };
+        let keys: Option<Vec<String>> = keys.map(equal).collect();
+        match keys.as_deref() {
+            None | Some([]) => {}
+            Some([one]) => self.detail(depth, name, one),
+            Some(several) => self.detail(depth, name, format!("({})", several.join(" AND "))),
+        }
+        self.claim_here(depth);
+    }
+
+    /// What a join asks of a pair besides.
+    fn join_filter(&mut self, depth: usize, on: &[Expr]) {
+        if !on.is_empty() {
+            let text = shown::conditions(on, self.words());
+            self.detail(depth, "Join Filter", text);
+            self.claim_here(depth);
         }
     }
 
@@ -348,6 +519,8 @@ impl Lines<'_> {
             _ => ("Hash Join", "Inner"),
         };
         self.node_line(depth, text, "Hash Join", vec![("Join Type", kind.into())]);
+        self.join_keys(depth, "Hash Cond", join.probe_keys.iter().zip(&join.build_keys));
+        self.join_filter(depth, &join.on);
         self.source(&join.probe, depth + 1);
         self.announce(|names| outputs::of_source(&join.build, names));
         self.counted(place_of(&join.build));
@@ -369,7 +542,8 @@ impl Lines<'_> {
             AccessKind::Table => scan.table.primary_key().map(|index| &index.name),
         };
         let names = names_at(scan, &self.names);
-        let words = Words { names: &names, format: self.telling.format };
+        let words = Words { names: &names, ..self.words() };
+        let (by_key, filter) = (shown::of_key(scan, words), shown::conditions(&scan.filter, words));
         let direction = if scan.access.reverse { "Backward" } else { "Forward" };
         let relation =
             [("Relation Name", table.as_str().into()), ("Alias", Property::Text(scan.name.to_string()))];
@@ -385,58 +559,17 @@ impl Lines<'_> {
                     vec![("Scan Direction", direction.into()), ("Index Name", index.as_str().into())];
                 properties.extend(relation);
                 self.node_line(depth, text, "Index Scan", properties);
-                let conditions = conditions(scan, words);
-                if !conditions.is_empty() {
-                    self.detail(depth, "Index Cond", format!("({conditions})"));
+                if !by_key.is_empty() {
+                    self.detail(depth, "Index Cond", format!("({by_key})"));
                 }
             }
         }
         if !scan.filter.is_empty() {
-            self.detail(depth, "Filter", shown::conditions(&scan.filter, words));
+            self.detail(depth, "Filter", filter);
             if let Some(tally) = self.telling.tally {
                 self.removed(depth, tally.count(place_of(scan)).removed, tally.count(place));
             }
         }
+        self.claim_here(depth);
     }
-}
-
-/// The key columns the access has values for, with these.
-fn conditions(scan: &Scan, words: Words<'_>) -> String {
-    let Access { kind, parts, range, .. } = &scan.access;
-    let index = match kind {
-        AccessKind::Index(index) => &**index,
-        AccessKind::Table => match scan.table.primary_key() {
-            Some(index) => index,
-            None => return String::new(),
-        },
-    };
-    let columns = &index.columns;
-    let name_of = |key: IndexKey| match key {
-        IndexKey::Column(place) => quote_identifier(&scan.table.columns[place].name),
-        IndexKey::Expression(place) => {
-            index.expression(place).map_or_else(String::new, |expression| expression.text.clone())
-        }
-    };
-    let mut all = vec![];
-    for (part, column) in parts.iter().zip(columns) {
-        let name = name_of(column.key);
-        all.push(match &part.values {
-            KeyValues::One(value) => format!("{name} = {}", shown::expression(value, words)),
-            KeyValues::Null => format!("{name} IS NULL"),
-            KeyValues::List(items) => format!("{name} IN ({})", shown::list(items.iter(), words)),
-            KeyValues::Array(array) => format!("{name} = ANY ({})", shown::expression(array, words)),
-            KeyValues::Subquery(_) => format!("{name} = ANY (subquery)"),
-        });
-    }
-    if let (Some(range), Some(column)) = (range, columns.get(parts.len())) {
-        let name = name_of(column.key);
-        for bound in range.lower.iter().chain(&range.upper) {
-            let value = shown::expression(&bound.value, words);
-            all.push(format!("{name} {} {value}", bound.comparison.symbol()));
-        }
-        if let Some(pattern) = &range.pattern {
-            all.push(format!("{name} LIKE {}", shown::expression(pattern, words)));
-        }
-    }
-    all.join(" AND ")
 }

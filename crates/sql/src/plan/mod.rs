@@ -21,6 +21,7 @@
 
 mod access;
 mod backward;
+mod columns;
 mod common;
 mod estimate;
 mod explain;
@@ -313,6 +314,8 @@ pub enum SourceNode {
         slots: Vec<(usize, usize)>,
         /// Name for EXPLAIN.
         name: String,
+        /// Names of its columns, for EXPLAIN.
+        columns: Option<Arc<[String]>>,
     },
     /// Rows of a common table expression; within its own recursive part, the rows the last step
     /// gave.
@@ -321,6 +324,8 @@ pub enum SourceNode {
         number: usize,
         /// Its name.
         name: String,
+        /// Names of its columns, for EXPLAIN.
+        columns: Option<Arc<[String]>>,
         /// Column and place of what is read.
         slots: Vec<(usize, usize)>,
     },
@@ -332,6 +337,10 @@ pub enum SourceNode {
         ordinality: Option<usize>,
         /// Column and place of what is read.
         slots: Vec<(usize, usize)>,
+        /// Name for EXPLAIN.
+        name: String,
+        /// Names of its columns, for EXPLAIN.
+        columns: Option<Arc<[String]>>,
     },
     /// The rows that satisfy conditions.
     Filter {

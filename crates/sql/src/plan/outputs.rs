@@ -36,7 +36,7 @@ pub(super) fn of_node(node: &Node) -> Vec<String> {
 }
 
 fn of_select(select: &SelectNode) -> Vec<String> {
-    let names = names(&select.source);
+    let names = names(&select.source, true);
     let name = |target: &Expr| {
         let target = match (&select.group, target) {
             (Some(group), Expr::Slot(place)) => group.keys.get(*place)?,
@@ -58,8 +58,8 @@ pub(super) fn of_source(source: &SourceNode, names: &BTreeMap<usize, String>) ->
     filled.iter().filter_map(|slot| names.get(slot).cloned()).collect()
 }
 
-/// What the places are called that a source fills.
-pub(super) fn names(source: &SourceNode) -> BTreeMap<usize, String> {
+/// What the places are called that a source fills; `qualified`: with their relations' names.
+pub(super) fn names(source: &SourceNode, qualified: bool) -> BTreeMap<usize, String> {
     let mut relations: Vec<String> = Vec::new();
     let mut names = BTreeMap::new();
     each_column(source, &mut |name, columns| {
@@ -69,9 +69,13 @@ pub(super) fn names(source: &SourceNode) -> BTreeMap<usize, String> {
             copies += 1;
             relation = format!("{name}_{copies}");
         }
-        let quoted = quote_identifier(&relation);
+        // Rows that the statement gives no name have none here.
+        let prefix = match qualified && !name.is_empty() {
+            true => format!("{}.", quote_identifier(&relation)),
+            false => String::new(),
+        };
         for (slot, column) in columns {
-            names.insert(*slot, format!("{quoted}.{}", quote_identifier(column)));
+            names.insert(*slot, format!("{prefix}{}", quote_identifier(column)));
         }
         relations.push(relation);
     });
@@ -84,8 +88,12 @@ type EachRelation<'a> = dyn FnMut(&str, &[(usize, String)]) + 'a;
 /// Calls `each` with every relation of a source: its name, and place and name of each column that
 /// is read of it.
 fn each_column(source: &SourceNode, each: &mut EachRelation<'_>) {
-    let by_number = |slots: &[(usize, usize)]| -> Vec<(usize, String)> {
-        slots.iter().map(|(column, slot)| (*slot, format!("column{}", column + 1))).collect()
+    let derived = |slots: &[(usize, usize)], columns: Option<&[String]>| -> Vec<(usize, String)> {
+        let name_of = |column: usize| match columns.and_then(|columns| columns.get(column)) {
+            Some(name) if !name.is_empty() => name.clone(),
+            _ => format!("column{}", column + 1),
+        };
+        slots.iter().map(|(column, slot)| (*slot, name_of(*column))).collect()
     };
     match source {
         SourceNode::Unit | SourceNode::Nothing => {}
@@ -99,10 +107,11 @@ fn each_column(source: &SourceNode, each: &mut EachRelation<'_>) {
             let columns = slots.iter().map(|(column, slot)| (*slot, name_of(*column).to_owned()));
             each(table.name(), &columns.collect::<Vec<_>>());
         }
-        SourceNode::Query { slots, name, .. } | SourceNode::Cte { slots, name, .. } => {
-            each(name, &by_number(slots));
+        SourceNode::Query { slots, name, columns, .. }
+        | SourceNode::Cte { slots, name, columns, .. }
+        | SourceNode::Function { slots, name, columns, .. } => {
+            each(name, &derived(slots, columns.as_deref()));
         }
-        SourceNode::Function { slots, .. } => each("function", &by_number(slots)),
         SourceNode::Filter { input, .. }
         | SourceNode::First(input)
         | SourceNode::Materialize { input, .. } => each_column(input, each),

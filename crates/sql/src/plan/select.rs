@@ -221,6 +221,7 @@ impl Planner<'_> {
     ) -> Result<(Option<LeafEstimate>, Option<SourceNode>)> {
         let slots = filled_slots(&select.relations[relation]);
         let name = select.relations[relation].alias.clone();
+        let columns = select.relations[relation].columns.clone();
         let source = std::mem::replace(&mut select.relations[relation].source, Source::Taken);
         let volatile = gives_other_rows(&source);
         let mut requires: Mask = 0;
@@ -240,19 +241,17 @@ impl Planner<'_> {
                     });
                 });
                 let planned = self.query(*query)?;
-                (SourceNode::Query { node: Box::new(planned.node), slots, name }, planned.rows, planned.cost)
+                let node = SourceNode::Query { node: Box::new(planned.node), slots, name, columns };
+                (node, planned.rows, planned.cost)
             }
             Source::Cte(number) => match self.cte_reference(number) {
                 CteReference::Inline(query) => {
                     let planned = self.query(*query)?;
-                    (
-                        SourceNode::Query { node: Box::new(planned.node), slots, name },
-                        planned.rows,
-                        planned.cost,
-                    )
+                    let node = SourceNode::Query { node: Box::new(planned.node), slots, name, columns };
+                    (node, planned.rows, planned.cost)
                 }
                 CteReference::Rows(rows) => {
-                    (SourceNode::Cte { number, name, slots }, rows, rows * MEMORY_ROW)
+                    (SourceNode::Cte { number, name, columns, slots }, rows, rows * MEMORY_ROW)
                 }
             },
             Source::Function(function) => {
@@ -267,7 +266,8 @@ impl Planner<'_> {
                     RowsCall::Records(records) if !records.is_set() => 1.0,
                     _ => 100.0,
                 };
-                (SourceNode::Function { call: function.call, ordinality, slots }, rows, rows * 0.1)
+                let call = function.call;
+                (SourceNode::Function { call, ordinality, slots, name, columns }, rows, rows * 0.1)
             }
         };
         Ok((Some(LeafEstimate { rows, cost, requires, volatile }), Some(node)))

@@ -5,11 +5,16 @@
 //! type, and of what is long or deep (a list, a text, a subquery, a CASE) only a part or its kind
 //! is told. That also bounds what it takes: each level of an expression copies what is below it.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use super::access::{Access, AccessKind, KeyValues};
 use super::outputs::COMPUTED;
-use super::{AggregateNode, GroupNode, Scan};
-use crate::expr::{Expr, InList, SubqueryKind};
+use super::{AggregateNode, GroupNode, Node, Scan};
+use crate::bind::WindowCall;
+use crate::catalog::IndexKey;
+use crate::expr::{Expr, InList, Subquery, SubqueryBody, SubqueryKind};
 use crate::identifier::quote_identifier;
 use crate::keys;
 use crate::types::{Datum, FormatContext, Type, TypeId};
@@ -33,6 +38,39 @@ pub(super) struct Words<'a> {
     pub(super) names: &'a Names,
     /// How values are printed.
     pub(super) format: &'a FormatContext,
+    /// The names of the frames around it, the nearest last.
+    pub(super) outer: &'a [Names],
+    /// Gives subqueries their numbers, where their plans are told too.
+    pub(super) plans: Option<&'a SubPlans>,
+}
+
+impl<'a> Words<'a> {
+    /// For what refers to nothing around its frame.
+    pub(super) fn of(names: &'a Names, format: &'a FormatContext) -> Words<'a> {
+        Words { names, format, outer: &[], plans: None }
+    }
+}
+
+/// The subqueries that were printed, in the order of their numbers.
+#[derive(Default)]
+pub(super) struct SubPlans(RefCell<Vec<Arc<Node>>>);
+
+impl SubPlans {
+    /// The number of a subquery, from 1.
+    fn number(&self, node: &Arc<Node>) -> usize {
+        let mut all = self.0.borrow_mut();
+        let known = all.iter().position(|known| Arc::ptr_eq(known, node));
+        let place = known.unwrap_or_else(|| {
+            all.push(node.clone());
+            all.len() - 1
+        });
+        place + 1
+    }
+
+    /// Those with larger numbers.
+    pub(super) fn behind(&self, number: usize) -> Vec<Arc<Node>> {
+        self.0.borrow().iter().skip(number).cloned().collect()
+    }
 }
 
 /// The names of a frame, in which the columns of one table need no more than their own.
@@ -45,15 +83,65 @@ pub(super) fn names_at(scan: &Scan, names: &Names) -> Names {
 }
 
 /// The names of a group's frame: its keys, then its aggregates.
-pub(super) fn names_of_group(group: &GroupNode, words: Words<'_>) -> Names {
-    let aggregate = |aggregate: &AggregateNode| {
-        let arguments: Vec<String> = aggregate.arguments.iter().map(|one| expression(one, words)).collect();
-        let star = if arguments.is_empty() { "*".to_owned() } else { arguments.join(", ") };
-        let distinct = if aggregate.distinct { "DISTINCT " } else { "" };
-        format!("{}({distinct}{star})", aggregate.function.function.name)
-    };
+pub(super) fn names_of_group(group: &GroupNode, frame: usize, words: Words<'_>) -> Names {
+    // Behind the frame is what aggregates have in common, each part over those before it.
+    let mut names = words.names.clone();
+    for (place, part) in group.computed.iter().enumerate() {
+        let text = expression(part, Words { names: &names, ..words });
+        names.insert(frame + place, text);
+    }
+    let words = Words { names: &names, ..words };
     let keys = group.keys.iter().map(|key| expression(key, words));
-    keys.chain(group.aggregates.iter().map(aggregate)).enumerate().collect()
+    keys.chain(group.aggregates.iter().map(|one| aggregate(one, words))).enumerate().collect()
+}
+
+fn aggregate(node: &AggregateNode, words: Words<'_>) -> String {
+    let arguments: Vec<String> = node.arguments.iter().map(|one| expression(one, words)).collect();
+    if node.grouping.is_some() {
+        return format!("GROUPING({})", arguments.join(", "));
+    }
+    let distinct = if node.distinct { "DISTINCT " } else { "" };
+    // Of DISTINCT the planner has the arguments themselves for an order.
+    let is_own = node.distinct && node.order.iter().map(|(expr, ..)| expr).eq(&node.arguments);
+    let order: Vec<String> = match is_own {
+        true => vec![],
+        false => node.order.iter().map(|key| ordered(key, words)).collect(),
+    };
+    let order = if order.is_empty() { String::new() } else { format!(" ORDER BY {}", order.join(", ")) };
+    let call = call(node.function.function.name, &format!("{distinct}{}", arguments.join(", ")), &order);
+    call + &filter(node.filter.as_ref(), words)
+}
+
+/// A call of an aggregate or a window function; without arguments it is one of rows.
+fn call(name: &str, arguments: &str, order: &str) -> String {
+    let arguments = if arguments.is_empty() && name == "count" { "*" } else { arguments };
+    format!("{name}({arguments}{order})")
+}
+
+/// What an aggregate takes its rows by: expression, descending, NULLs first.
+fn ordered((expr, descending, nulls_first): &(Expr, bool, bool), words: Words<'_>) -> String {
+    expression(expr, words) + order_words(*descending, *nulls_first)
+}
+
+/// What stands behind a key; NULLs are the largest values unless the statement says otherwise.
+pub(super) fn order_words(descending: bool, nulls_first: bool) -> &'static str {
+    match (descending, nulls_first) {
+        (false, false) => "",
+        (false, true) => " NULLS FIRST",
+        (true, false) => " DESC NULLS LAST",
+        (true, true) => " DESC",
+    }
+}
+
+fn filter(condition: Option<&Expr>, words: Words<'_>) -> String {
+    condition.map_or_else(String::new, |one| format!(" FILTER (WHERE {})", expression(one, words)))
+}
+
+/// A call with OVER. Of the window PostgreSQL tells nothing here either.
+pub(super) fn window_call(window: &WindowCall, words: Words<'_>) -> String {
+    let arguments: Vec<String> = window.arguments.iter().map(|one| expression(one, words)).collect();
+    let call = call(window.function.function.name, &arguments.join(", "), "");
+    format!("{call}{} OVER (?)", filter(window.filter.as_ref(), words))
 }
 
 /// Conditions all of which are to be met.
@@ -63,6 +151,47 @@ pub(super) fn conditions(all: &[Expr], words: Words<'_>) -> String {
         [one] => one.clone(),
         several => format!("({})", several.join(" AND ")),
     }
+}
+
+/// The key columns the access has values for, with these.
+pub(super) fn of_key(scan: &Scan, words: Words<'_>) -> String {
+    let Access { kind, parts, range, .. } = &scan.access;
+    let index = match kind {
+        AccessKind::Index(index) => &**index,
+        AccessKind::Table => match scan.table.primary_key() {
+            Some(index) => index,
+            None => return String::new(),
+        },
+    };
+    let columns = &index.columns;
+    let name_of = |key: IndexKey| match key {
+        IndexKey::Column(place) => quote_identifier(&scan.table.columns[place].name),
+        IndexKey::Expression(place) => {
+            index.expression(place).map_or_else(String::new, |expression| expression.text.clone())
+        }
+    };
+    let mut all = vec![];
+    for (part, column) in parts.iter().zip(columns) {
+        let name = name_of(column.key);
+        all.push(match &part.values {
+            KeyValues::One(value) => format!("{name} = {}", expression(value, words)),
+            KeyValues::Null => format!("{name} IS NULL"),
+            KeyValues::List(items) => format!("{name} IN ({})", list(items.iter(), words)),
+            KeyValues::Array(array) => format!("{name} = ANY ({})", expression(array, words)),
+            KeyValues::Subquery(_) => format!("{name} = ANY (subquery)"),
+        });
+    }
+    if let (Some(range), Some(column)) = (range, columns.get(parts.len())) {
+        let name = name_of(column.key);
+        for bound in range.lower.iter().chain(&range.upper) {
+            let value = expression(&bound.value, words);
+            all.push(format!("{name} {} {value}", bound.comparison.symbol()));
+        }
+        if let Some(pattern) = &range.pattern {
+            all.push(format!("{name} LIKE {}", expression(pattern, words)));
+        }
+    }
+    all.join(" AND ")
 }
 
 /// Values one behind the other; not all of many.
@@ -94,6 +223,11 @@ fn within(expr: &Expr, words: Words<'_>, levels: usize) -> String {
     match expr {
         Expr::Constant(value) => constant(value, words.format),
         Expr::Slot(slot) => words.names.get(slot).cloned().unwrap_or_else(|| COMPUTED.to_owned()),
+        Expr::Outer { depth, slot } => {
+            let frame = words.outer.len().checked_sub(*depth).and_then(|place| words.outer.get(place));
+            let name = frame.and_then(|names| names.get(slot));
+            name.cloned().unwrap_or_else(|| COMPUTED.to_owned())
+        }
         Expr::Parameter(place) => format!("${}", place + 1),
         Expr::Compare(comparison, operands) => {
             format!("({} {} {})", show(&operands[0]), comparison.symbol(), show(&operands[1]))
@@ -131,17 +265,22 @@ fn within(expr: &Expr, words: Words<'_>, levels: usize) -> String {
         Expr::Row(items, _) => format!("ROW({})", joined(items, ", ")),
         Expr::Case(_) => "CASE ... END".to_owned(),
         Expr::NullIf(call) => format!("NULLIF({}, ...)", show(&call.value)),
-        Expr::Subquery(subquery) => match &subquery.kind {
-            SubqueryKind::Exists | SubqueryKind::Sought(_) => "EXISTS (subquery)".to_owned(),
-            SubqueryKind::Any { operands, operators, all, .. } => {
-                let symbol = operators.first().map_or("=", |operator| operator.name);
-                let word = if *all { "ALL" } else { "ANY" };
-                format!("({} {symbol} {word} (subquery))", joined(operands, ", "))
-            }
-            _ => "(subquery)".to_owned(),
-        },
-        // Parts of composite values, rows that are compared, what is of a query around this one.
+        Expr::Subquery(subquery) => of_subquery(subquery, words),
+        // Parts of composite values, rows that are compared.
         _ => COMPUTED.to_owned(),
+    }
+}
+
+/// A subquery by the number of its plan. As in PostgreSQL that is all, also of one that is
+/// compared.
+fn of_subquery(subquery: &Subquery, words: Words<'_>) -> String {
+    match (words.plans, &subquery.body) {
+        (Some(plans), SubqueryBody::Planned { node, cache }) => {
+            let is_hashed =
+                cache.is_some() && matches!(&subquery.kind, SubqueryKind::Any { hashable: true, .. });
+            format!("({}SubPlan {})", if is_hashed { "hashed " } else { "" }, plans.number(node))
+        }
+        _ => "(subquery)".to_owned(),
     }
 }
 
@@ -216,7 +355,8 @@ mod tests {
         let by_id = compare(Comparison::Greater, Expr::Slot(0), Expr::Constant(Datum::Int4(7)));
         let by_name = compare(Comparison::Equal, Expr::Slot(1), Expr::Constant("it's".into()));
         let by_parameter = compare(Comparison::LessOrEqual, Expr::Slot(0), Expr::Parameter(1));
-        let words = Words { names: &names, format: &FormatContext::default() };
+        let format = FormatContext::default();
+        let words = Words::of(&names, &format);
         assert_eq!(conditions(std::slice::from_ref(&by_id), words), "(id > 7)");
         let both = conditions(&[by_id, by_name.clone()], words);
         assert_eq!(both, "((id > 7) AND (name = 'it''s'::text))");
@@ -231,7 +371,8 @@ mod tests {
     #[test]
     fn of_what_is_long_or_deep_a_part_is_told() {
         let names = Names::new();
-        let words = Words { names: &names, format: &FormatContext::default() };
+        let format = FormatContext::default();
+        let words = Words::of(&names, &format);
         let deep = (0..1000).fold(Expr::Slot(0), |inner, _| Expr::Not(Box::new(inner)));
         let shown = expression(&deep, words);
         assert!(shown.contains("(NOT (NOT ...))"), "{shown}");

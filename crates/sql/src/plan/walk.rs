@@ -37,7 +37,7 @@ impl Node {
 
     /// Calls `visit(expression, nested)` with every outermost expression, where `nested` counts the
     /// frames between the node's own and the expression's.
-    fn walk(&self, nested: usize, visit: &mut dyn FnMut(&Expr, usize)) {
+    pub(super) fn walk(&self, nested: usize, visit: &mut dyn FnMut(&Expr, usize)) {
         match self {
             Node::Select(select) => {
                 select.source.walk(nested, visit);

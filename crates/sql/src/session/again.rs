@@ -19,8 +19,9 @@
 //! batches that failed at their end are run again by the server (`server/src/pg`).
 //!
 //! REPEATABLE READ keeps its snapshot, as in PostgreSQL. So do an instance of a family, a
-//! transaction of which a cursor or a suspended portal is open (that reads on where it began), and
-//! one that began with reading without locks on tables: their definitions may have changed.
+//! transaction of which a cursor or a suspended portal is open (that reads on where it began), one
+//! that has lent its snapshot, and, if definitions have changed since, one that has read some
+//! without a lock: it began with reading alone, or has read tables of the catalog.
 //!
 //! What locks the rows that it reads may *look again* without having failed: a row has changed
 //! while its lock was waited for. Whichever way a statement is computed more than once, what was
@@ -109,6 +110,8 @@ impl Session {
         }
         let certified = self.is_certified();
         let follows = self.modes.isolation == Isolation::ReadCommitted && finds_rows(&planned.action);
+        // What has only read so far, and was not told to do no more, goes on with writing.
+        let goes_on = self.block == Block::Implicit && !self.modes.read_only;
         let Some(open) = &mut self.open else {
             return match is_first || aged || certified {
                 true => Again::Anew { implicit: is_first },
@@ -127,8 +130,8 @@ impl Session {
                 Access::ReadOnly => Again::Moved(None),
             };
         }
-        let stays = open.state.reads_unlocked || open.engine.access() == Access::ReadOnly || is_instance;
-        if stays || !certified {
+        let only_reads = open.engine.access() == Access::ReadOnly && !goes_on;
+        if only_reads || is_instance || !certified {
             return Again::Never;
         }
         let mark = match &planned.action {
@@ -146,7 +149,7 @@ impl Session {
         }
         let Some(open) = &mut self.open else { return Again::Anew { implicit: false } };
         let is_instance = open.engine.instance().is_some();
-        if open.state.reads_unlocked || open.engine.access() == Access::ReadOnly || is_instance {
+        if open.engine.access() == Access::ReadOnly || is_instance {
             return Again::Never;
         }
         // Each statement of it may be undone by itself, too.
@@ -180,7 +183,7 @@ impl Session {
             Again::Never | Again::Moved(_) => return Err(error),
             Again::Anew { implicit } => self.begin_anew(&error, implicit).await?,
             // What it has done before is overtaken, too.
-            Again::Aged(..) if self.overtaken_at().is_some() => return Err(error),
+            Again::Aged(..) | Again::Later(..) if self.overtaken_at().is_some() => return Err(error),
             Again::Aged(savepoint, noted) => {
                 self.note_failure(&error, self.facts.transaction());
                 if let Some(open) = &mut self.open {
@@ -260,8 +263,8 @@ impl Session {
     pub(super) fn move_past(&mut self, error: SqlError, left: &mut u32) -> Result<()> {
         let (aged, certified) = (self.is_aged(), self.is_certified());
         let Some(open) = &mut self.open else { return Err(error) };
-        let stays = open.state.reads_unlocked || open.engine.instance().is_some() || !certified;
-        if *left == 0 || !aged && stays {
+        let stays = open.engine.instance().is_some() || !certified;
+        if *left == 0 || !aged && stays || open.engine.overtaken_at().is_some() {
             return Err(error);
         }
         *left -= 1;
@@ -281,7 +284,12 @@ impl Session {
     /// What is undone for that is what the transaction has written and read since the mark.
     fn move_snapshot(&mut self, error: SqlError, mark: &StatementMark) -> Result<()> {
         let Some(open) = &mut self.open else { return Err(error) };
-        match open.engine.refresh(mark)? {
+        // Of definitions nothing is noted that was read without a lock on them.
+        let from = open.engine.snapshot();
+        let has_noted_all = !open.state.reads_unlocked && !open.state.reads_catalog;
+        let (database, temporary) = (&self.database, &self.facts.temporary);
+        let agrees = || has_noted_all || database.changed_for(temporary) <= from;
+        match open.engine.refresh_if(mark, agrees)? {
             Refresh::Moved => {
                 self.database.note_refresh();
                 Ok(())
@@ -292,6 +300,7 @@ impl Session {
                 Err(cycle::explain_stale(error, &read, own, &catalog, &self.format, reader.as_deref()))
             }
             Refresh::Held => Err(cycle::explain_held(error)),
+            Refresh::Refused => Err(cycle::explain_definitions(error)),
             Refresh::Kept => Err(error),
         }
     }

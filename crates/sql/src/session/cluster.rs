@@ -377,7 +377,7 @@ impl Session {
         // What has only read leaves the name that its client gives to what writes.
         let name = if has_writes { self.name_request(&mut engine)? } else { engine.id().to_string() };
         if has_writes {
-            self.check_is_here()?;
+            self.check_is_here("COMMIT")?;
             // It may have begun before this node lost its majority, or differed from the others.
             self.check_majority()?;
         }

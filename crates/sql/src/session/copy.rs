@@ -21,7 +21,7 @@ use super::cycle::is_of_newer_row;
 use super::portal::PortalState;
 use super::{CommandTag, CopyFormat, CopyInFormat, Fetch, Portal, Session};
 use crate::catalog::{Privileges, Table};
-use crate::copy::{BinaryReader, CopyFileFormat, CopyOptions, CopyReader, Fields};
+use crate::copy::{BinaryReader, CopyFileFormat, CopyOptions, CopyReader, Fields, extra_data};
 use crate::ddl::names::Qualified;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
@@ -251,7 +251,7 @@ impl Session {
         self.note_failure(&error, self.facts.transaction());
         self.note_conflict(&error);
         self.note_lost(&error);
-        self.fail();
+        self.fail_by(&error);
         error
     }
 
@@ -352,9 +352,7 @@ impl CopyIn {
     /// The row of the present fields.
     fn row(&self, work: &Work<'_>) -> Result<Vec<Datum>> {
         if self.fields.len() > self.columns.len() {
-            let error =
-                SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, "extra data after last expected column");
-            return Err(self.at_line(error, None));
+            return Err(self.at_line(extra_data(), None));
         }
         bounds::within(work.interrupts.clone(), || {
             let mut row = vec![Datum::Null; self.table.columns.len()];

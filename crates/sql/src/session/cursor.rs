@@ -11,6 +11,7 @@
 mod bound;
 mod names;
 mod turn;
+mod way;
 
 use std::sync::Arc;
 
@@ -33,6 +34,7 @@ use crate::types::{Datum, FormatContext};
 pub(super) use bound::Cursors;
 pub use names::{Names, Taken};
 use turn::Origin;
+use way::way;
 
 /// A cursor.
 pub(super) struct NamedCursor {
@@ -165,24 +167,30 @@ impl Gather {
 }
 
 impl RowSink for Gather {
-    fn row(&mut self, _: &[OutputColumn], _: &[Format], row: &[Datum], _: &FormatContext) -> SinkState {
+    fn row(
+        &mut self,
+        _: &[OutputColumn],
+        _: &[Format],
+        row: &[Datum],
+        _: &FormatContext,
+    ) -> Result<SinkState> {
         self.kept.number += 1;
         if self.has_keys {
             self.key = key_of(row);
         }
         if self.counted_only {
-            return SinkState::Ready;
+            return Ok(SinkState::Ready);
         }
         self.bytes += row_bytes(row);
         if self.bytes > self.charged {
             self.charged = self.bytes + KEPT_PIECE;
             if let Err(refused) = self.kept.charge.resize(self.charged, KEPT) {
                 self.refused = Some(refused);
-                return SinkState::Full;
+                return Ok(SinkState::Full);
             }
         }
         self.kept.rows.push(row.to_vec());
-        SinkState::Ready
+        Ok(SinkState::Ready)
     }
 
     fn copy_out(&mut self, _: &[u8]) -> SinkState {
@@ -562,24 +570,7 @@ fn scroll(
     let length = rows.len() as i64;
     // Position p: on row p (from 1), 0 before the first, length + 1 after the last.
     let at = cursor.position as i64;
-    let (range, position): (Vec<i64>, i64) = match *count {
-        FetchCount::Forward(0) | FetchCount::Relative(0) | FetchCount::Backward(0) => (vec![at], at),
-        FetchCount::Forward(n) if n > 0 => forward(at, n, length),
-        FetchCount::Forward(n) => backward(at, n.saturating_neg()),
-        FetchCount::All => forward(at, i64::MAX, length),
-        FetchCount::Backward(n) if n > 0 => backward(at, n),
-        FetchCount::Backward(n) => forward(at, n.saturating_neg(), length),
-        FetchCount::BackwardAll => backward(at, i64::MAX),
-        FetchCount::Absolute(n) => {
-            let to = if n >= 0 { n } else { length + 1 + n };
-            let to = to.clamp(0, length + 1);
-            (vec![to], to)
-        }
-        FetchCount::Relative(n) => {
-            let to = at.saturating_add(n).clamp(0, length + 1);
-            (vec![to], to)
-        }
-    };
+    let (range, position) = way(count, at, length);
     let found = range.iter().filter(|row| (1..=length).contains(*row)).map(|row| &rows[*row as usize - 1]);
     let kept = Kept::copied(found, counted_only, budget)?;
     let row = usize::try_from(position - 1).ok().and_then(|at| rows.get(at));
@@ -587,14 +578,4 @@ fn scroll(
     cursor.position = position as usize;
     cursor.key = key;
     Ok(if cursor.table.is_some() { kept.without_keys() } else { kept })
-}
-
-fn forward(at: i64, count: i64, length: i64) -> (Vec<i64>, i64) {
-    let last = at.saturating_add(count).min(length + 1);
-    ((at + 1..=last).collect(), last)
-}
-
-fn backward(at: i64, count: i64) -> (Vec<i64>, i64) {
-    let last = at.saturating_sub(count).max(0);
-    ((last..at).rev().collect(), last)
 }

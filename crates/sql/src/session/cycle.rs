@@ -300,6 +300,13 @@ pub(super) fn explain_held(error: SqlError) -> SqlError {
     error.with_detail(detail).with_hint(RETRY)
 }
 
+/// The same of one whose snapshot stays since definitions have changed.
+pub(super) fn explain_definitions(error: SqlError) -> SqlError {
+    let detail =
+        "The snapshot cannot move past the concurrent change: definitions have changed since, and were read.";
+    error.with_detail(detail).with_hint(RETRY)
+}
+
 /// 40P01 in terms of the catalog: the engine knows trees, and keys as bytes.
 ///
 /// ```text

@@ -102,14 +102,14 @@ impl Session {
         self.await_durable().await
     }
 
-    /// An error ends the statement: does what [`Session::fail`] does, and answers with what is to
+    /// An error ends the statement: does what `Session::fail_by` does, and answers with what is to
     /// be reported once all is durable that the error rests on. That is the error itself, unless it
     /// rests on what is lost.
     pub async fn failed(&mut self, error: SqlError) -> SqlError {
         if error.is_of_others() {
             self.facts.rest_on_everything();
         }
-        self.fail();
+        self.fail_by(&error);
         match self.settle_answers().await {
             Ok(()) => error,
             Err(lost) => lost,

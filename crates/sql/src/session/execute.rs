@@ -71,7 +71,7 @@ impl Session {
             self.note_failure(error, self.facts.transaction());
             self.note_conflict(error);
             self.note_lost(error);
-            self.fail();
+            self.fail_by(error);
         }
         if self.effective.durable_reads && self.is_in_block() {
             self.seat.pause();
@@ -142,9 +142,9 @@ impl Session {
                     true => _ = self.interrupts.check()?,
                     false => self.interrupts.make_way(),
                 }
-                Ok(self.send_rows(portal, sink, max_rows))
+                self.send_rows(portal, sink, max_rows)
             }
-            PortalState::Family(_) => Ok(self.send_family(portal, sink, max_rows)),
+            PortalState::Family(_) => self.send_family(portal, sink, max_rows),
             PortalState::Inner(inner) => Box::pin(self.advance(inner, sink, max_rows)).await,
             PortalState::CopyOut(_) => self.copy_out(portal, sink),
             PortalState::Backup(_) => self.give_backup(portal, sink),
@@ -171,7 +171,8 @@ impl Session {
     /// BEGIN in one message).
     fn check_goes_on(&self, portal: &Portal) -> Result<()> {
         if self.block == Block::Failed {
-            if let Some(struck) = &self.struck {
+            // An instance's block says so as often as it is asked.
+            if let Some(struck) = self.struck.as_ref().filter(|_| self.sibling.is_some()) {
                 return Err(struck.clone());
             }
             self.check_not_failed(portal.prepared.statement())?;
@@ -320,7 +321,8 @@ impl Session {
         is_open: bool,
     ) -> Result<Arc<Planned>> {
         loop {
-            if !self.fits(&planned) || planned.is_outgrown(&self.database) {
+            let is_stale = !self.fits(&planned) || planned.is_outgrown(&self.database);
+            if is_stale || planned.calls_unbound() {
                 planned = match self.replan_alike(prepared)? {
                     Some(planned) => planned,
                     None if is_open => self.prepare_anew(prepared)?,
@@ -363,6 +365,11 @@ impl Session {
                 self.check_snapshot(&planned)?;
                 self.check_seen(&planned)?;
                 self.note_tables(&planned);
+                if planned.reads_catalog
+                    && let Some(open) = &mut self.open
+                {
+                    open.state.reads_catalog = true;
+                }
                 return Ok(planned);
             }
         }
@@ -445,7 +452,7 @@ impl Session {
                 }
                 given += 1;
                 *rows += 1;
-                let state = sink.row(columns, &portal.formats, row, work.format);
+                let state = sink.row(columns, &portal.formats, row, work.format)?;
                 if let Some(stop) = Fetch::stop(given, max_rows, state) {
                     return Ok(stop);
                 }
@@ -458,17 +465,23 @@ impl Session {
         fetch
     }
 
-    /// Gives rows that were made at once.
-    fn send_rows(&mut self, portal: &mut Portal, sink: &mut (dyn RowSink + Send), max_rows: u64) -> Fetch {
-        let PortalState::Rows { rows, sent, tag } = &mut portal.state else { return Fetch::Empty };
+    /// Gives rows that were made at once. What they take was counted then, so that what tells of a
+    /// commit is not refused for want of memory; only no message can hold more than 1 GB. 54000.
+    fn send_rows(
+        &mut self,
+        portal: &mut Portal,
+        sink: &mut (dyn RowSink + Send),
+        max_rows: u64,
+    ) -> Result<Fetch> {
+        let PortalState::Rows { rows, sent, tag } = &mut portal.state else { return Ok(Fetch::Empty) };
         let columns = portal.columns.as_deref().unwrap_or_default();
         let mut given = 0;
         for row in rows.by_ref() {
             given += 1;
             *sent += 1;
-            let state = sink.row(columns, &portal.formats, &row, &self.format);
+            let state = sink.row(columns, &portal.formats, &row, &self.format)?;
             if let Some(stop) = Fetch::stop(given, max_rows, state) {
-                return stop;
+                return Ok(stop);
             }
         }
         let tag = match tag {
@@ -476,7 +489,7 @@ impl Session {
             Tag::Fixed(tag) => *tag,
         };
         portal.state = PortalState::Done(tag);
-        Fetch::Complete(tag)
+        Ok(Fetch::Complete(tag))
     }
 
     /// A message of several statements goes on in the same implicit transaction; in a block nothing

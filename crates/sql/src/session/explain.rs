@@ -43,10 +43,16 @@ struct Batch {
 const BATCH_BYTES: usize = 256 << 10;
 
 impl RowSink for Batch {
-    fn row(&mut self, _: &[OutputColumn], _: &[Format], row: &[Datum], _: &FormatContext) -> SinkState {
+    fn row(
+        &mut self,
+        _: &[OutputColumn],
+        _: &[Format],
+        row: &[Datum],
+        _: &FormatContext,
+    ) -> Result<SinkState> {
         self.bytes += row_bytes(row);
         self.rows.push(row.to_vec());
-        if self.bytes < BATCH_BYTES { SinkState::Ready } else { SinkState::Full }
+        Ok(if self.bytes < BATCH_BYTES { SinkState::Ready } else { SinkState::Full })
     }
 
     fn copy_out(&mut self, _: &[u8]) -> SinkState {
@@ -176,7 +182,7 @@ impl Session {
         // Where other nodes have executed it, nothing was counted here.
         let tally = tally.as_deref().filter(|tally: &&Tally| !tally.is_empty());
         let (verbose, timed) = (options.verbose, options.timing);
-        let telling = Telling { verbose, timed, format: &self.format, tally, whole };
+        let telling = Telling { verbose, timed, format: &self.format, tally, whole, is_part: false };
         // Both plans are dropped there, if nobody else holds them any more.
         let lines = parse::on_large_stack(depth, move || {
             // It may have been planned anew before it ran, and by others since. What commands and

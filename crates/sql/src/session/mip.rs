@@ -136,22 +136,22 @@ impl Session {
         portal: &mut Portal,
         sink: &mut (dyn RowSink + Send),
         max_rows: u64,
-    ) -> Fetch {
-        let PortalState::Family(rows) = &mut portal.state else { return Fetch::Empty };
+    ) -> Result<Fetch> {
+        let PortalState::Family(rows) = &mut portal.state else { return Ok(Fetch::Empty) };
         let columns = portal.columns.as_deref().unwrap_or_default();
         let mut given = 0;
         while let Some(entry) = rows.table.entries.get(rows.sent) {
             given += 1;
             rows.sent += 1;
             let row = row(&rows.table, entry);
-            let state = sink.row(columns, &portal.formats, &row[..columns.len()], &self.format);
+            let state = sink.row(columns, &portal.formats, &row[..columns.len()], &self.format)?;
             if let Some(stop) = Fetch::stop(given, max_rows, state) {
-                return stop;
+                return Ok(stop);
             }
         }
         let tag = rows.tag;
         portal.state = PortalState::Done(tag);
-        Fetch::Complete(tag)
+        Ok(Fetch::Complete(tag))
     }
 
     /// An error if the open instance has no future any more.
@@ -381,6 +381,7 @@ impl Session {
             .and_then(|()| self.check_no_held())
             .and_then(|()| self.check_no_advisory("PREPARE MIP"))
             .and_then(|()| self.check_no_news())
+            .and_then(|()| self.check_is_here_to_prepare("PREPARE MIP"))
             // It may have begun before this node lost its majority, or differed from the others.
             .and_then(|()| self.check_majority())
         {
@@ -458,13 +459,13 @@ impl Session {
             return Err(refused(Refusal::RequestDiffers));
         }
         let decided = table.entries.iter().any(|entry| entry.state == State::Committed);
-        if !is_own && !decided {
-            let state =
-                table.entries.iter().find(|entry| entry.instance == instance).map(|entry| entry.state);
-            match state {
+        if !decided {
+            match table.entries.iter().find(|entry| entry.instance == instance).map(|entry| entry.state) {
                 Some(State::Aborted) => {}
-                None if instance.get() < table.floor => {}
+                None if is_own || instance.get() < table.floor => {}
                 None => return Err(refused(Refusal::InstanceUnknown { instance })),
+                // Under its own number another session, perhaps of another node, has prepared.
+                Some(state) if is_own && state != State::Prepared => {}
                 Some(_) => {
                     let highest = table.entries.last().map_or(instance, |entry| entry.instance);
                     return Err(refused(Refusal::InstanceInUse { instance, highest }));

@@ -238,7 +238,7 @@ pub struct Session {
     sibling: Option<(Xid, Instance)>,
     /// What became of its family, in a block that it was too late for.
     decided: Option<Box<Outcome>>,
-    /// Why a block has failed while its client was not asking.
+    /// Why a block has failed while its client was not asking, until it is told.
     overtaken: Option<SqlError>,
     /// Why it has no savepoints any more, if its transaction was given up meanwhile.
     struck: Option<SqlError>,

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use cognate_engine::{Access, Isolation, TreeMode};
 
-use super::work::hold_table;
+use super::state::TransactionState;
+use super::work::{Work, hold_table};
 use super::{Block, Open, Planned, Session};
-use crate::catalog::{Object, Oid, Table, View};
+use crate::catalog::{Catalog, Object, Oid, Table, View};
 use crate::error::{Result, SqlError, sqlstate};
 
 impl Session {
@@ -98,14 +99,18 @@ impl Session {
 
     /// A READ ONLY block has no locks on what it reads that keep definitions as they are. So it
     /// remembers them, and fails where the rows of a table would look otherwise than before, or a
-    /// view would give other ones: 40001.
+    /// view would give other ones, or where the name of one stands for another one: 40001.
     pub(super) fn check_seen(&mut self, planned: &Planned) -> Result<()> {
         if self.block != Block::Explicit {
             return Ok(());
         }
+        let changed_at = self.changed_at();
         let Some(open) = &mut self.open else { return Ok(()) };
         if open.engine.access() != Access::ReadOnly || open.engine.isolation() == Isolation::ReadCommitted {
             return Ok(());
+        }
+        if changed_at > open.engine.snapshot() {
+            check_names(&open.state, planned, &self.database.catalog())?;
         }
         for table in &planned.tables {
             match open.state.seen.iter().find(|seen| seen.oid == table.oid) {
@@ -123,6 +128,33 @@ impl Session {
         }
         Ok(())
     }
+}
+
+impl Work<'_> {
+    /// 40001 if a table was truncated or rewritten after the transaction's snapshot.
+    pub(crate) fn check_not_moved(&self, table: &Table) -> Result<()> {
+        match self.database.catalog().moved_at(table.oid) > self.engine.snapshot() {
+            true => Err(changed_table(table)),
+            false => Ok(()),
+        }
+    }
+}
+
+/// 40001 if a plan means another table or view by the name of one that was read before, and that
+/// has lost it since: who keeps definitions as they are would have kept it from that.
+fn check_names(state: &TransactionState, planned: &Planned, catalog: &Catalog) -> Result<()> {
+    let is_replaced = |oid: Oid, schema: &str, name: &str| {
+        let now = catalog.relation_by_oid(oid);
+        now.is_none_or(|now| now.name() != name || now.schema_name() != schema)
+            && (planned.tables.iter().any(|other| other.name == name && other.oid != oid)
+                || planned.views.iter().any(|other| other.name == name && other.oid != oid))
+    };
+    let table = state.seen.iter().find(|seen| is_replaced(seen.oid, &seen.schema_name, &seen.name));
+    if let Some(table) = table {
+        return Err(changed_table(table));
+    }
+    let view = state.seen_views.iter().find(|seen| is_replaced(seen.oid, &seen.schema_name, &seen.name));
+    view.map_or(Ok(()), |view| Err(changed_view(view)))
 }
 
 /// Whether rows of a table look as they did.

@@ -134,9 +134,8 @@ impl Session {
         let statement = parse::parse_single_within(text, || self.limits())?;
         self.check_not_failed(statement.as_ref())?;
         let prepared = Arc::new(self.plan_prepared(statement, declared.clone())?);
-        if !matches!(prepared.planned().action, Action::Utility | Action::Empty)
-            && self.own_catalog_is_empty()
-        {
+        let planned = prepared.planned();
+        if planned.has_plan() && !planned.calls_unbound() && self.own_catalog_is_empty() {
             self.database.plans().put(key, &prepared, self.database.plans_budget());
         }
         Ok(prepared)
@@ -171,7 +170,7 @@ impl Session {
         let planned = self.plan_prepared(statement, declared.clone());
         self.plans_alike = before;
         let prepared = Arc::new(planned?);
-        if is_kept && self.own_catalog_is_empty() {
+        if is_kept && !prepared.planned().calls_unbound() && self.own_catalog_is_empty() {
             self.database.plans_of_programs().put(key, &prepared, self.database.plans_budget());
         }
         Ok(prepared)
@@ -223,7 +222,7 @@ impl Session {
         Err(self.in_failed_block())
     }
 
-    /// 25P02, or what a block has failed by that was overtaken.
+    /// 25P02, or what a block has failed by that was overtaken, if its client has not been told.
     #[cold]
     pub(super) fn in_failed_block(&self) -> SqlError {
         self.overtaken.clone().unwrap_or_else(|| {
@@ -426,6 +425,7 @@ impl Session {
         planned.routines = binder.routines().to_vec();
         planned.tells_ids = binder.tells_ids();
         planned.asks_outcome = binder.asks_outcome();
+        planned.reads_catalog = binder.reads_catalog();
         (planned.needs, planned.needs_of_owners) = binder.needs();
         Ok(if self.is_ordered() { planned } else { planned.sized(&self.database, learned) })
     }

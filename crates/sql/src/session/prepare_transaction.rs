@@ -49,6 +49,7 @@ impl Session {
             .and_then(|()| self.check_no_held())
             .and_then(|()| self.check_no_advisory("PREPARE TRANSACTION"))
             .and_then(|()| self.check_no_news())
+            .and_then(|()| self.check_is_here_to_prepare("PREPARE TRANSACTION"))
             .and_then(|()| self.check_majority())
         {
             self.rollback();

@@ -73,6 +73,8 @@ pub(crate) struct Planned {
     pub(crate) tells_ids: bool,
     /// It asks what became of a request of a cluster.
     pub(crate) asks_outcome: bool,
+    /// It reads tables of the catalog.
+    pub(crate) reads_catalog: bool,
     /// What who runs it must be allowed to do, and what the owners of its views and functions must;
     /// empty as long as there are no roles. It is asked when the statement is run.
     pub(crate) needs: Vec<Need>,
@@ -142,6 +144,7 @@ impl Planned {
             routines,
             tells_ids: false,
             asks_outcome: false,
+            reads_catalog: false,
             needs: Vec::new(),
             needs_of_owners: Vec::new(),
             state,
@@ -243,6 +246,12 @@ impl Planned {
     /// Whether it is carried out by a plan: not from its syntax tree, and not at all empty.
     pub(crate) fn has_plan(&self) -> bool {
         !matches!(self.action, Action::Utility | Action::Empty)
+    }
+
+    /// It calls a function whose body could not be bound. That says what names and settings were
+    /// when it was planned: who runs it plans it anew, and it is kept for nobody else.
+    pub(crate) fn calls_unbound(&self) -> bool {
+        self.routines.iter().any(|body| body.is_unbound())
     }
 
     /// Oids of the routines whose definitions it rests on.

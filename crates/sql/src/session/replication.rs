@@ -71,7 +71,7 @@ pub(super) struct Attempt {
     waited_us: u64,
     /// It could be executed at every node.
     pub(super) is_fit: bool,
-    /// A statement of it has locked or changed rows here.
+    /// A statement of it that was not undone has locked or changed rows here.
     pub(super) has_changed_here: bool,
     /// Under which the session knows that.
     fit_key: u64,
@@ -281,11 +281,20 @@ impl Session {
         });
     }
 
-    /// 0A000 for the COMMIT of a block that has changed rows here, and of which it was said
-    /// afterwards that every node is to execute it. What defines something may commit so.
-    pub(super) fn check_is_here(&mut self) -> Result<()> {
+    /// 0A000 for the end of a block (COMMIT, or what prepares it) that has changed rows here, and
+    /// of which it was said afterwards that every node is to execute it. What defines something
+    /// may commit so.
+    pub(super) fn check_is_here(&mut self, command: &str) -> Result<()> {
         match self.block == Block::Explicit && self.attempt.has_changed_here {
-            true => self.check_replication("COMMIT"),
+            true => self.check_replication(command),
+            false => Ok(()),
+        }
+    }
+
+    /// The same of what prepares the open block.
+    pub(super) fn check_is_here_to_prepare(&mut self, command: &str) -> Result<()> {
+        match self.open.as_ref().is_some_and(|open| open.engine.has_writes()) {
+            true => self.check_is_here(command),
             false => Ok(()),
         }
     }

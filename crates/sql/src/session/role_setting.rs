@@ -46,7 +46,7 @@ enum Change {
 }
 
 /// A role's or database's name as statements can write it: start-up packets may have longer ones.
-fn short(name: &str) -> String {
+pub(super) fn short(name: &str) -> String {
     let mut name = name.to_owned();
     cut(&mut name, MAX_NAME);
     name

@@ -136,21 +136,27 @@ impl Rows {
 }
 
 impl RowSink for Rows {
-    fn row(&mut self, _: &[OutputColumn], _: &[Format], row: &[Datum], _: &FormatContext) -> SinkState {
+    fn row(
+        &mut self,
+        _: &[OutputColumn],
+        _: &[Format],
+        row: &[Datum],
+        _: &FormatContext,
+    ) -> Result<SinkState> {
         if self.wanted == 0 {
-            return SinkState::Ready;
+            return Ok(SinkState::Ready);
         }
         self.count += 1;
         if self.rows.len() >= self.wanted {
-            return SinkState::Ready;
+            return Ok(SinkState::Ready);
         }
         self.bytes += row_bytes(row);
         if let Err(refused) = check_held(self.bytes, self.limit) {
             self.refused = Some(refused);
-            return SinkState::Full;
+            return Ok(SinkState::Full);
         }
         self.rows.push(row.to_vec());
-        SinkState::Ready
+        Ok(SinkState::Ready)
     }
 
     fn copy_out(&mut self, _: &[u8]) -> SinkState {

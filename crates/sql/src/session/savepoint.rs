@@ -47,6 +47,7 @@ impl Session {
             read_only: open.state.read_only,
             advisory: self.facts.advisory.taken(),
             news: self.facts.news.mark(),
+            has_changed_here: self.attempt.has_changed_here,
             bound: self.bound,
             _charge: charge,
         };
@@ -119,6 +120,7 @@ impl Session {
             let frame = &open.state.savepoints[at];
             self.facts.advisory.end_transaction(frame.advisory, self.database.advisory());
             self.facts.news.undo(frame.news);
+            self.attempt.has_changed_here = frame.has_changed_here;
             open.state.catalog = frame.catalog.clone();
             open.state.deferred = frame.deferred.clone();
             (open.state.all_deferred, open.state.constraints_deferred) = frame.constraints.clone();

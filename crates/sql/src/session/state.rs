@@ -26,10 +26,14 @@ pub(crate) struct TransactionState {
     pub(crate) aged: bool,
     /// It was begun ahead of its first query, whose snapshot it is to have.
     pub(crate) begun_ahead: bool,
+    /// Nothing was read at its snapshot before the statement that runs: another one would do.
+    pub(crate) is_first: bool,
     /// Its statements lock what they read.
     pub(crate) locks_reads: bool,
     /// It began with reading at the durable mark, without locks on the tables.
     pub(crate) reads_unlocked: bool,
+    /// It has read tables of the catalog, of which nothing is noted.
+    pub(crate) reads_catalog: bool,
     /// Tables that it has read without a lock on them, as they were then.
     pub(crate) seen: Vec<Arc<Table>>,
     /// The same of views.
@@ -82,6 +86,8 @@ pub(crate) struct SavepointFrame {
     pub(crate) advisory: usize,
     /// What it had to say.
     pub(crate) news: (usize, usize),
+    /// Whether rows had been locked or changed at this node.
+    pub(crate) has_changed_here: bool,
     /// How many portals the session had bound.
     pub(crate) bound: u64,
     /// For all of this.
@@ -97,8 +103,10 @@ impl TransactionState {
             is_admitted: false,
             aged: false,
             begun_ahead: false,
+            is_first: false,
             locks_reads: false,
             reads_unlocked: false,
+            reads_catalog: false,
             seen: Vec::new(),
             seen_views: Vec::new(),
             is_safe: false,

@@ -144,6 +144,8 @@ fn refused_tag(statement: &ast::Statement) -> &'static str {
         S::DropOperatorClass(_) => "DROP OPERATOR CLASS",
         S::DropOperatorFamily(_) => "DROP OPERATOR FAMILY",
         S::Load { .. } | S::LoadData { .. } => "LOAD",
+        // PostgreSQL knows it within BEGIN ATOMIC.
+        S::Return(_) => "RETURN",
         _ => "this statement",
     }
 }

@@ -12,7 +12,7 @@
 use cognate_engine::{Access, Isolation};
 use sqlparser::ast;
 
-use super::cycle::{explain_newer, explain_replaced, is_of_another, own_node};
+use super::cycle::{explain_newer, explain_replaced, is_of_another, is_overtaken, own_node};
 use super::interrupt::{end_of, roll_back};
 use super::modes::{Modes, isolation_of};
 use super::notify;
@@ -162,7 +162,9 @@ impl Session {
         // Who locks what it reads must see what the locks protect: commits whose locks are free may
         // not be durable yet.
         let declared = self.block == Block::Explicit && self.modes.read_only && !self.is_two_phase();
-        let at_durable_mark = durable && (declared || (self.block == Block::Implicit && reading && short));
+        // What is not alone may go on with writing, which is to see what its locks protect, too.
+        let alone = self.block == Block::Implicit && self.company != Company::Some;
+        let at_durable_mark = durable && (declared || (alone && reading && short));
         match &mut self.open {
             None => {
                 let aged = self.is_aged();
@@ -171,6 +173,7 @@ impl Session {
                 self.facts.set_transaction_id(engine.id());
                 let mut state =
                     TransactionState::new(self.modes.read_only, self.memory_limit, &self.facts.usage);
+                state.is_first = true;
                 state.aged = aged;
                 state.locks_reads = aged || self.is_two_phase();
                 self.open = Some(Open { engine, state });
@@ -182,6 +185,7 @@ impl Session {
             {
                 open.engine.allow_writes();
                 open.state.reads_unlocked = true;
+                open.state.is_first = false;
             }
             Some(open) if open.engine.access() == Access::ReadOnly && !reading && !declared => {
                 self.facts.rest_on(open.engine.rests_on());
@@ -191,6 +195,7 @@ impl Session {
             }
             Some(open) => {
                 let ahead = std::mem::take(&mut open.state.begun_ahead);
+                open.state.is_first = ahead;
                 if moves || ahead {
                     open.engine.refresh_snapshot();
                 }
@@ -223,7 +228,8 @@ impl Session {
             }
             Block::Failed => {
                 let overtaken = self.overtaken.take();
-                self.rollback_block(chain).await?;
+                // A COMMIT that fails leaves no transaction open, be it told to chain.
+                self.rollback_block(chain && overtaken.is_none()).await?;
                 // Its client has not heard of it yet.
                 overtaken.map_or(Ok("ROLLBACK"), Err)
             }
@@ -510,6 +516,19 @@ impl Session {
         self.lost = doom.clone().filter(|_| is_implicit || is_copying);
         self.overtaken = doom.clone().filter(|_| !is_copying && !is_sibling && is_failed);
         self.struck = doom.filter(|_| is_failed);
+    }
+
+    /// As [`Session::fail`], for an error that the client is told of. Whoever has heard that
+    /// another transaction was faster is in a failed block like any other, but for its savepoints:
+    /// what was before them is overtaken, too.
+    pub(super) fn fail_by(&mut self, error: &SqlError) {
+        self.fail();
+        if is_overtaken(error) {
+            if self.block == Block::Failed && self.open.is_some() {
+                self.give_up();
+            }
+            self.overtaken = None;
+        }
     }
 
     /// No savepoint brings back what has no future: it keeps no locks from before one, also in a

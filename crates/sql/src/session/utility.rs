@@ -237,6 +237,9 @@ impl Session {
             }
             Command::Maintenance { .. } => {
                 self.maintain(command, alone)?;
+                if let Some(alter) = self.clustering(command)? {
+                    self.change_definition(&Command::AlterRelation(Box::new(alter)), words).await?;
+                }
                 return Ok(words);
             }
             Command::Database(statement)
@@ -273,14 +276,19 @@ impl Session {
             | Command::CreateSchema(_) => {}
             other => return Err(unsupported(other)),
         }
+        self.change_definition(command, words).await?;
+        Ok(words)
+    }
+
+    /// DDL that the parser crate does not know.
+    async fn change_definition(&mut self, command: &Command, words: &'static str) -> Result<()> {
         self.await_slow_node().await?;
         self.open_transaction(false);
         let interrupts = self.interrupts();
         let mut work = self.work(&interrupts)?;
         work.require_writable(words)?;
         work.hold_own_role().await?;
-        work.carry_out_command(command).await?;
-        Ok(words)
+        work.carry_out_command(command).await
     }
 
     /// CHECKPOINT: what is committed moves to the base store, and the log is cut.

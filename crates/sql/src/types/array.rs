@@ -1,6 +1,7 @@
 //! Arrays: elements of one type in row-major order, with dimensions and lower bounds as PostgreSQL
 //! has them.
 
+use super::bounds::Meter;
 use super::{Datum, TypeId};
 use crate::error::{SqlError, sqlstate};
 
@@ -91,16 +92,15 @@ impl Array {
 
     /// The part between these subscripts, both included; without one the array's own. Dimensions
     /// that have none are taken whole. Its subscripts begin with 1. Empty if there are more bounds
-    /// than dimensions, or nothing between them.
-    pub fn slice(&self, limits: &[[Option<i32>; 2]]) -> Array {
+    /// than dimensions, or nothing between them. 57014 once the statement should stop.
+    pub fn slice(&self, limits: &[[Option<i32>; 2]]) -> Result<Array, SqlError> {
         let empty = Array { element: self.element, dimensions: vec![], elements: vec![] };
         if limits.len() > self.dimensions.len() {
-            return empty;
+            return Ok(empty);
         }
-        let mut elements: Vec<&Datum> = self.elements.iter().collect();
         let mut dimensions = Vec::with_capacity(self.dimensions.len());
-        // Elements of one place of the dimension at work.
-        let mut block = self.elements.len();
+        // Of each dimension: places left out before, places taken, and all that there are.
+        let mut ranges = Vec::with_capacity(self.dimensions.len());
         for (place, dimension) in self.dimensions.iter().enumerate() {
             let [from, to] = limits.get(place).copied().unwrap_or_default();
             let lower = i64::from(dimension.lower);
@@ -108,16 +108,15 @@ impl Array {
             let from = from.map_or(lower, i64::from).max(lower);
             let to = to.map_or(upper, i64::from).min(upper);
             if from > to {
-                return empty;
+                return Ok(empty);
             }
             let (first, length) = ((from - lower) as usize, (to - from + 1) as usize);
-            block /= dimension.length;
-            let whole = block * dimension.length;
-            let kept = elements.chunks(whole).flat_map(|part| &part[first * block..(first + length) * block]);
-            elements = kept.copied().collect();
+            ranges.push([first, length, dimension.length]);
             dimensions.push(Dimension { length, lower: 1 });
         }
-        Array { element: self.element, dimensions, elements: elements.into_iter().cloned().collect() }
+        let mut elements = Vec::with_capacity(dimensions.iter().map(|dimension| dimension.length).product());
+        take_ranges(&self.elements, &ranges, &mut elements, &mut Meter::default())?;
+        Ok(Array { element: self.element, dimensions, elements })
     }
 
     /// Arrays of one shape, stacked up to one with a dimension more. 22004 for NULL, 2202E for
@@ -149,4 +148,25 @@ impl Array {
         }
         stack.checked()
     }
+}
+
+/// Appends the elements within these ranges, one for each dimension: the places before it, its own,
+/// and all that there are. 57014 once the statement should stop.
+fn take_ranges(
+    elements: &[Datum],
+    ranges: &[[usize; 3]],
+    out: &mut Vec<Datum>,
+    meter: &mut Meter,
+) -> Result<(), SqlError> {
+    let Some(([first, length, all], inner)) = ranges.split_first() else { return Ok(()) };
+    let block = elements.len() / all;
+    let kept = &elements[first * block..(first + length) * block];
+    if inner.is_empty() {
+        for element in kept {
+            meter.add(size_of::<Datum>())?;
+            out.push(element.clone());
+        }
+        return Ok(());
+    }
+    kept.chunks(block).try_for_each(|part| take_ranges(part, inner, out, meter))
 }

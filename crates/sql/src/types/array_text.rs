@@ -64,7 +64,7 @@ fn write_element(
     let start = out.len();
     if element.is_null() {
         out.extend_from_slice(b"NULL");
-        return meter.add(out.len() - start);
+        return meter.wrote(out.len() - start, out);
     }
     element.write(Type::new(array.element), context, out, meter)?;
     let text = &out[start..];
@@ -84,7 +84,7 @@ fn write_element(
         }
         out.push(b'"');
     }
-    meter.add(out.len() - start)
+    meter.wrote(out.len() - start, out)
 }
 
 #[cold]

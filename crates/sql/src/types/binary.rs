@@ -5,6 +5,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 
 use super::array::check_bounds;
+use super::bounds::{Meter, check_written};
 use super::input::truncate_name;
 use super::malformed::{TOO_LONG, insufficient, invalid, nothing};
 use super::snapshot::Snapshot;
@@ -18,15 +19,24 @@ impl Datum {
     /// Appends the binary form; nothing for NULL. Values of enum types, alone or in others, are
     /// their positions: as rows hold them, not as clients know them.
     pub fn to_binary(&self, ty: Type, out: &mut Vec<u8>) {
-        self.write_binary(ty, None, out);
+        // A patient meter never fails.
+        let _ = self.write_binary(ty, None, out, &mut Meter::patient());
     }
 
-    /// The same for a client: values of enum types are their labels.
-    pub fn send(&self, ty: Type, context: &FormatContext, out: &mut Vec<u8>) {
-        self.write_binary(ty, Some(context), out);
+    /// The same for a client: values of enum types are their labels. 57014 once the statement
+    /// should stop, 53200 and 54000 if all of `out` is more than it may hold.
+    pub fn send(&self, ty: Type, context: &FormatContext, out: &mut Vec<u8>) -> Result<(), SqlError> {
+        self.write_binary(ty, Some(context), out, &mut Meter::default())?;
+        check_written(out)
     }
 
-    pub(super) fn write_binary(&self, ty: Type, context: Option<&FormatContext>, out: &mut Vec<u8>) {
+    pub(super) fn write_binary(
+        &self,
+        ty: Type,
+        context: Option<&FormatContext>,
+        out: &mut Vec<u8>,
+        meter: &mut Meter,
+    ) -> Result<(), SqlError> {
         match self {
             Datum::Enum(value) => match context {
                 Some(context) => value.write(context, out),
@@ -54,12 +64,19 @@ impl Datum {
                     snapshot.write_binary(out);
                 }
             }
-            Datum::Text(text) | Datum::Bpchar(text) => out.extend_from_slice(text.as_bytes()),
+            Datum::Text(text) | Datum::Bpchar(text) => {
+                meter.make_room(text.len(), out)?;
+                out.extend_from_slice(text.as_bytes());
+            }
             Datum::Jsonb(text) => {
+                meter.make_room(text.len() + 1, out)?;
                 out.push(1);
                 out.extend_from_slice(text.as_bytes());
             }
-            Datum::Bytea(bytes) => out.extend_from_slice(bytes),
+            Datum::Bytea(bytes) => {
+                meter.make_room(bytes.len(), out)?;
+                out.extend_from_slice(bytes);
+            }
             Datum::Uuid(bytes) => out.extend_from_slice(bytes),
             Datum::Inet(value) => value.write_binary(ty.id == TypeId::Cidr, out),
             Datum::Interval(value) => {
@@ -67,9 +84,10 @@ impl Datum {
                 out.extend_from_slice(&value.days.to_be_bytes());
                 out.extend_from_slice(&value.months.to_be_bytes());
             }
-            Datum::Array(array) => write_array(array, ty, context, out),
-            Datum::Record(record) => record.write_binary(context, out),
+            Datum::Array(array) => return write_array(array, ty, context, out, meter),
+            Datum::Record(record) => return record.write_binary(context, out, meter),
         }
+        Ok(())
     }
 
     /// Reads the binary form of a value of type `ty`. 22P03 if it is not that, 08P01 if it ends too
@@ -204,7 +222,13 @@ fn read_timestamp(bytes: &[u8], is_new: bool) -> Result<i64, SqlError> {
     }
 }
 
-fn write_array(array: &Array, ty: Type, context: Option<&FormatContext>, out: &mut Vec<u8>) {
+fn write_array(
+    array: &Array,
+    ty: Type,
+    context: Option<&FormatContext>,
+    out: &mut Vec<u8>,
+    meter: &mut Meter,
+) -> Result<(), SqlError> {
     // Which enum type the elements are of, only the array's type says.
     let element_type = match ty.element() {
         Some(element) if element.id == array.element => element,
@@ -225,10 +249,12 @@ fn write_array(array: &Array, ty: Type, context: Option<&FormatContext>, out: &m
         }
         let start = out.len();
         out.extend_from_slice(&[0; 4]);
-        element.write_binary(element_type, context, out);
+        element.write_binary(element_type, context, out, meter)?;
         let length = (out.len() - start - 4) as i32;
         out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+        meter.wrote(out.len() - start, out)?;
     }
+    Ok(())
 }
 
 /// Most elements of an array.

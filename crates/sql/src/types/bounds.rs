@@ -234,7 +234,8 @@ pub(crate) fn check_size(bytes: usize) -> Result<()> {
 
 #[cold]
 fn too_large(limit: usize) -> SqlError {
-    let detail = format!("A value takes more than the {} kB that a statement may use.", limit / 1024);
+    let detail =
+        format!("A value or a row takes more than the {} kB that a statement may use.", limit / 1024);
     SqlError::new(sqlstate::OUT_OF_MEMORY, "out of memory").with_detail(detail)
 }
 
@@ -258,6 +259,9 @@ impl Unasked {
         is_due
     }
 }
+
+/// Most bytes of a text or a message: PostgreSQL's `MaxAllocSize`, but for the zero behind it.
+const LONGEST: usize = 0x3fff_fffe;
 
 /// Bytes of a text that are worked on between two questions.
 pub(crate) const PIECE: usize = 1 << 16;
@@ -304,8 +308,8 @@ pub(crate) fn count_leading(bytes: &[u8], is_it: impl Fn(u8) -> bool) -> Result<
     Ok(count)
 }
 
-/// Makes room for more bytes. 53200 beyond what the statement may use; large values grow by their
-/// half at most, and not beyond that.
+/// Makes room for more bytes. 53200 if all are more than the statement may use, 54000 beyond
+/// [`LONGEST`]; what is large grows by its half at most, and not beyond that.
 #[inline]
 pub(crate) fn make_room(more: usize, out: &mut Vec<u8>) -> Result<()> {
     let is_small = out.len() + more <= PIECE;
@@ -315,13 +319,38 @@ pub(crate) fn make_room(more: usize, out: &mut Vec<u8>) -> Result<()> {
 #[cold]
 fn grow(more: usize, out: &mut Vec<u8>) -> Result<()> {
     let memory = memory();
+    check_length(out.len(), more, memory)?;
     let needed = out.len() + more;
-    if needed > memory {
-        return Err(too_large(memory));
-    }
     let capacity = needed.max(memory.min(out.len() + out.len() / 2));
     out.reserve_exact(capacity - out.len());
     Ok(())
+}
+
+/// 53200 if so many bytes and so many more are beyond what the statement may use, 54000 if they are
+/// more than PostgreSQL makes of any text or message, whatever there is.
+fn check_length(bytes: usize, more: usize, memory: usize) -> Result<()> {
+    let needed = bytes.saturating_add(more);
+    if needed > memory {
+        return Err(too_large(memory));
+    }
+    if needed > LONGEST { Err(too_long(bytes, more)) } else { Ok(()) }
+}
+
+#[cold]
+fn too_long(bytes: usize, more: usize) -> SqlError {
+    let detail = format!("Cannot enlarge string buffer containing {bytes} bytes by {more} more bytes.");
+    SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "out of memory").with_detail(detail)
+}
+
+/// The same of what was written already, of which only a part may have been asked for.
+#[inline]
+pub(crate) fn check_written(out: &[u8]) -> Result<()> {
+    if out.len() <= PIECE { Ok(()) } else { check_all(out.len()) }
+}
+
+#[cold]
+fn check_all(bytes: usize) -> Result<()> {
+    check_length(bytes, 0, memory())
 }
 
 /// Appends bytes, part by part if there are many.
@@ -371,6 +400,18 @@ impl Meter {
         if self.unasked < PIECE { Ok(()) } else { self.ask() }
     }
 
+    /// The same of what is written into `out`, which says itself how much that is: parts of parts
+    /// are counted once.
+    #[inline]
+    pub(crate) fn wrote(&mut self, bytes: usize, out: &[u8]) -> Result<()> {
+        self.unasked += ITEM + bytes;
+        if self.unasked < PIECE {
+            return Ok(());
+        }
+        self.bytes = out.len();
+        self.ask()
+    }
+
     #[cold]
     fn ask(&mut self) -> Result<()> {
         self.unasked = 0;
@@ -392,6 +433,7 @@ pub(crate) mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::types::{Array, Datum, FormatContext, Record, Shape, Type, TypeId};
 
     /// Lets a value be worked on for so many questions.
     #[derive(Debug)]
@@ -457,6 +499,56 @@ pub(crate) mod tests {
         assert_eq!(questions.asked(), 2);
         assert_eq!(meter.add(1 << 20).expect_err("large").sqlstate, "53200");
         Meter { bytes: 1 << 20, ..Meter::patient() }.add(1 << 20).expect("it cannot fail");
+    }
+
+    /// Both forms in which a client has a value, or why it has none.
+    fn sent(value: &Datum, ty: Type) -> [Result<Vec<u8>>; 2] {
+        let context = FormatContext::default();
+        let (mut text, mut binary) = (vec![1; 10], vec![1; 10]);
+        let written = [value.write_text(ty, &context, &mut text), value.send(ty, &context, &mut binary)];
+        for out in [&text, &binary] {
+            assert!(out.capacity() < 5 << 19, "{} bytes in {}", out.len(), out.capacity());
+        }
+        let [in_text, in_binary] = written;
+        [in_text.map(|()| text), in_binary.map(|()| binary)]
+    }
+
+    #[test]
+    fn what_is_sent_is_bounded_while_it_is_written() {
+        let questions = Questions::new(usize::MAX, 1 << 20);
+        let _within = enter(questions.clone());
+        let text = Datum::from("x".repeat(1000));
+        let array = |count: usize| Datum::from(Array::new(TypeId::Text, vec![text.clone(); count]));
+        let numbers = Array::new(TypeId::Int8, (0..200_000).map(|n| Datum::Int8(100_000_000 + n)).collect());
+        let record = |count: usize| {
+            let shape: Shape = (0..count).map(|n| (format!("f{n}"), Type::new(TypeId::TextArray))).collect();
+            Datum::Record(Arc::new(Record { shape, values: vec![array(100); count] }))
+        };
+        let (list, row) = (Type::new(TypeId::TextArray), Type::new(TypeId::Record));
+        for (value, ty) in [
+            (array(10_000), list),
+            (Datum::from(numbers), Type::new(TypeId::Int8Array)),
+            (record(100), row),
+            (Datum::from("x".repeat(1 << 20)), Type::new(TypeId::Text)),
+        ] {
+            for written in sent(&value, ty) {
+                assert_eq!(written.expect_err("too much").sqlstate, "53200");
+            }
+        }
+        // What is in what is counted once, and what is there before it counts.
+        for written in [sent(&array(900), list), sent(&record(8), row)].into_iter().flatten() {
+            assert!(written.expect("room for it").len() > 800_000);
+        }
+    }
+
+    #[test]
+    fn no_text_is_longer_than_postgresql_makes_one() {
+        check_length(LONGEST - 5, 5, usize::MAX).expect("as long as may be");
+        let error = check_length(LONGEST - 5, 6, usize::MAX).expect_err("longer");
+        assert_eq!((error.sqlstate, error.message.as_str()), ("54000", "out of memory"));
+        let detail = "Cannot enlarge string buffer containing 1073741817 bytes by 6 more bytes.";
+        assert_eq!(error.detail.as_deref(), Some(detail));
+        assert_eq!(check_length(LONGEST, 6, LONGEST).expect_err("no memory").sqlstate, "53200");
     }
 
     /// A long comparison, which is given up at the first question.

@@ -27,7 +27,7 @@ pub(crate) fn write(
         out.extend_from_slice(b"\\x");
     }
     for part in bytes.chunks(PIECE) {
-        meter.add(2 * part.len())?;
+        meter.wrote(2 * part.len(), out)?;
         match style {
             ByteaOutput::Hex => write_hex(part, out),
             ByteaOutput::Escape => write_escaped(part, out),

@@ -99,6 +99,18 @@ impl Datum {
         }
     }
 
+    /// Bytes of a text or a byte string, or of an array's elements without their own; 0 for others,
+    /// which are small, or made of these.
+    #[inline]
+    pub(crate) fn bulk(&self) -> usize {
+        match self {
+            Datum::Text(text) | Datum::Bpchar(text) | Datum::Jsonb(text) => text.len(),
+            Datum::Bytea(bytes) => bytes.len(),
+            Datum::Array(array) => array.elements.len().saturating_mul(size_of::<Datum>()),
+            _ => 0,
+        }
+    }
+
     /// The shared text, if it is one of the text-like values.
     pub fn as_text(&self) -> Option<&Text> {
         match self {

@@ -10,14 +10,18 @@ mod order;
 use std::ops::Range;
 
 use super::Numeric;
-use super::bounds::{Meter, PIECE, count_leading, give_up};
+use super::bounds::{Meter, PIECE, ask, count_leading, give_up};
 use crate::error::{SqlError, sqlstate};
 use crate::merge_sort;
 
 pub(crate) use self::order::{are_equal, compare, hash, write_key};
 
-/// Deepest nesting of arrays and objects.
-const MAX_DEPTH: usize = 1500;
+/// Deepest nesting of arrays and objects of a value.
+const MAX_DEPTH: usize = 6000;
+/// And of one that is taken apart: its tree is walked through, and dropped, on any stack.
+const MAX_TREE_DEPTH: usize = 1500;
+/// Stack for each level of a value that is nested deeper.
+const BYTES_A_LEVEL: usize = 8192;
 /// What a short text takes beside its value.
 const TEXT_BYTES: usize = 32;
 
@@ -43,21 +47,56 @@ pub(crate) enum Value {
 
 /// Reads a text. 22P02 if it is not JSON.
 pub(crate) fn parse(text: &str) -> Result<Node, SqlError> {
-    read(text, true, true)
+    read(text, true, true, MAX_TREE_DEPTH)
 }
 
 /// Reads a text for its shape. Unlike [`parse`] this lets escapes pass that no text can hold.
 pub(crate) fn parse_shape(text: &str) -> Result<Node, SqlError> {
-    read(text, false, true)
+    read(text, false, true, MAX_TREE_DEPTH)
 }
 
 /// Checks a text. Unlike [`parse`] this lets halves of surrogate pairs pass, as the type json does.
 pub(crate) fn validate(text: &str) -> Result<(), SqlError> {
-    read(text, false, false).map(|_| ())
+    on_deep_stack(text, || read(text, false, false, MAX_DEPTH).map(drop))?
 }
 
-fn read(text: &str, strict: bool, kept: bool) -> Result<Node, SqlError> {
-    let mut parser = Parser { text, at: 0, depth: 0, strict, kept, meter: Meter::default() };
+/// Whether what a text begins is nested deeper than what any stack is enough for, as far as the
+/// parser would come with it.
+fn is_deep(text: &str) -> Result<bool, SqlError> {
+    let (mut depth, mut in_string, mut is_escaped) = (0usize, false, false);
+    for piece in text.as_bytes().chunks(PIECE) {
+        for byte in piece {
+            match byte {
+                _ if is_escaped => is_escaped = false,
+                b'\\' if in_string => is_escaped = true,
+                b'"' => in_string = !in_string,
+                b'[' | b'{' if !in_string => depth += 1,
+                b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if depth > MAX_TREE_DEPTH {
+                return Ok(true);
+            }
+        }
+        if piece.len() == PIECE {
+            ask()?;
+        }
+    }
+    Ok(false)
+}
+
+/// Does something with a text, and with what is read from it, that recurses as deep as that is
+/// nested. What is made of it has to be gone when it is done.
+fn on_deep_stack<T>(text: &str, work: impl FnOnce() -> T) -> Result<T, SqlError> {
+    if text.len() <= MAX_TREE_DEPTH || !is_deep(text)? {
+        return Ok(work());
+    }
+    Ok(stacker::maybe_grow(MAX_DEPTH * BYTES_A_LEVEL, (MAX_DEPTH + 100) * BYTES_A_LEVEL, work))
+}
+
+fn read(text: &str, strict: bool, kept: bool, deepest: usize) -> Result<Node, SqlError> {
+    let meter = Meter::default();
+    let mut parser = Parser { text, at: 0, depth: 0, deepest, strict, kept, meter };
     let node = parser.value()?;
     parser.skip_blanks()?;
     if parser.at < text.len() {
@@ -69,7 +108,9 @@ fn read(text: &str, strict: bool, kept: bool) -> Result<Node, SqlError> {
 /// The normal text of a jsonb value.
 pub(crate) fn normalize(text: &str) -> Result<String, SqlError> {
     let mut out = Vec::with_capacity(text.len() + 8);
-    parse(text)?.write_normal(&mut out, &mut Meter::default())?;
+    on_deep_stack(text, || {
+        read(text, true, true, MAX_DEPTH)?.write_normal(&mut out, &mut Meter::default())
+    })??;
     Ok(String::from_utf8(out).unwrap_or_default())
 }
 
@@ -77,6 +118,8 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
+    /// How deep it may be nested.
+    deepest: usize,
     /// Halves of surrogate pairs are errors.
     strict: bool,
     /// What is read is kept; otherwise arrays and objects come out empty.
@@ -159,9 +202,9 @@ impl Parser<'_> {
 
     fn nested(&mut self, read: fn(&mut Self) -> Result<Value, SqlError>) -> Result<Value, SqlError> {
         self.depth += 1;
-        if self.depth > MAX_DEPTH {
+        if self.depth > self.deepest {
             return Err(SqlError::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
-                .with_detail(format!("JSON is nested deeper than {MAX_DEPTH} levels.")));
+                .with_detail(format!("JSON is nested deeper than {} levels.", self.deepest)));
         }
         self.at += 1;
         self.skip_blanks()?;

@@ -1,6 +1,6 @@
 //! Values to their text form.
 
-use super::bounds::Meter;
+use super::bounds::{Meter, check_written};
 use super::{Datum, FormatContext, Type, TypeId, array_text, bytea, datetime, float, object};
 use crate::error::SqlError;
 
@@ -12,10 +12,12 @@ impl Datum {
         let _ = self.write(ty, context, out, &mut Meter::patient());
     }
 
-    /// The same where the value may be large and its text is to be kept: 57014 once the statement
-    /// should stop, 53200 for more than it may hold.
+    /// The same where the value may be large and its text is to be kept or sent: 57014 once the
+    /// statement should stop, 53200 and 54000 if all of `out` is more than it may hold.
+    #[inline]
     pub fn write_text(&self, ty: Type, context: &FormatContext, out: &mut Vec<u8>) -> Result<(), SqlError> {
-        self.write(ty, context, out, &mut Meter::default())
+        self.write(ty, context, out, &mut Meter::default())?;
+        check_written(out)
     }
 
     /// Appends the text form of a value that may be part of another one.

@@ -61,7 +61,7 @@ impl Record {
                 }
                 out.push(b'"');
             }
-            meter.add(out.len() - start)?;
+            meter.wrote(out.len() - start, out)?;
         }
         out.push(b')');
         Ok(())
@@ -69,7 +69,12 @@ impl Record {
 
     /// Appends the binary form: the number of fields, and of each the type's oid, the length (-1
     /// for NULL) and the binary form.
-    pub(super) fn write_binary(&self, context: Option<&FormatContext>, out: &mut Vec<u8>) {
+    pub(super) fn write_binary(
+        &self,
+        context: Option<&FormatContext>,
+        out: &mut Vec<u8>,
+        meter: &mut Meter,
+    ) -> Result<(), SqlError> {
         out.extend_from_slice(&(self.values.len() as i32).to_be_bytes());
         for (_, ty, value) in self.fields() {
             out.extend_from_slice(&ty.oid().to_be_bytes());
@@ -79,10 +84,12 @@ impl Record {
             }
             let start = out.len();
             out.extend_from_slice(&[0; 4]);
-            value.write_binary(ty, context, out);
+            value.write_binary(ty, context, out, meter)?;
             let length = (out.len() - start - 4) as i32;
             out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+            meter.wrote(out.len() - start, out)?;
         }
+        Ok(())
     }
 }
 

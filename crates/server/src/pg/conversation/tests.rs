@@ -734,3 +734,20 @@ fn a_stop_is_heard_in_every_wait() {
     let count = every_order(&lines, &mut |(_, ended)| assert!(ended));
     assert_eq!(count, 7_560);
 }
+
+/// Whoever asks one thing after the other is told with the answer to the next one.
+#[tokio::test(start_paused = true)]
+async fn the_next_message_of_a_busy_client_is_waited_for_a_moment() {
+    let (shared, begun) = (Shared::default(), Instant::now());
+    let mut transport = Transport::new(shared.clone(), Budget::new(1 << 30));
+    // Who waits for what was not sent yet is told at once.
+    transport.output().push(b'Z');
+    await_next(&mut transport, PHASE).await;
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    transport.drop_output();
+    await_next(&mut transport, PHASE).await;
+    assert_eq!(begun.elapsed(), NEXT_MESSAGE);
+    shared.apply(&whole(b'Q', b""), Waker::noop());
+    await_next(&mut transport, PHASE).await;
+    assert_eq!(begun.elapsed(), NEXT_MESSAGE);
+}

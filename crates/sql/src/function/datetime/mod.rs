@@ -42,13 +42,8 @@ fn time(datum: &Datum) -> Result<i64, SqlError> {
     if let Datum::Time(value) = datum { Ok(*value) } else { Err(unexpected(&[datum])) }
 }
 
-/// The precision given to `current_timestamp(p)` and its like.
-fn precision(arguments: &[Datum]) -> u32 {
-    arguments.first().and_then(Datum::as_i64).map_or(6, |p| p.clamp(0, 6) as u32)
-}
-
-fn now(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
-    Ok(Datum::Timestamptz(datetime::round_micros(context.transaction_time, precision(arguments))))
+fn now(_: &[Datum], context: &EvalContext<'_>) -> Computed {
+    Ok(Datum::Timestamptz(context.transaction_time))
 }
 
 fn statement_timestamp(_: &[Datum], context: &EvalContext<'_>) -> Computed {
@@ -61,19 +56,6 @@ fn clock_timestamp(_: &[Datum], context: &EvalContext<'_>) -> Computed {
 
 fn local_now(context: &EvalContext<'_>) -> Result<i64, SqlError> {
     arithmetic::utc_to_local(context.transaction_time, context.time_zone)
-}
-
-fn localtimestamp(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
-    Ok(Datum::Timestamp(datetime::round_micros(local_now(context)?, precision(arguments))))
-}
-
-fn localtime(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
-    let micros = calendar::split(local_now(context)?).1;
-    Ok(Datum::Time(datetime::round_micros(micros, precision(arguments))))
-}
-
-fn current_date(_: &[Datum], context: &EvalContext<'_>) -> Computed {
-    Ok(Datum::Date(arithmetic::timestamp_to_date(local_now(context)?)))
 }
 
 fn timeofday(_: &[Datum], context: &EvalContext<'_>) -> Computed {
@@ -427,15 +409,8 @@ fn overlaps(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
 pub(super) static FUNCTIONS: &[Function] = &[
     plain(1299, "now", &[], Timestamptz, now).stable(),
     plain(2647, "transaction_timestamp", &[], Timestamptz, now).stable(),
-    plain(0, "current_timestamp", &[], Timestamptz, now).stable(),
-    plain(0, "current_timestamp", &[Int4], Timestamptz, now).stable(),
     plain(2648, "statement_timestamp", &[], Timestamptz, statement_timestamp).stable(),
     plain(2649, "clock_timestamp", &[], Timestamptz, clock_timestamp).volatile(),
-    plain(0, "localtimestamp", &[], Timestamp, localtimestamp).stable(),
-    plain(0, "localtimestamp", &[Int4], Timestamp, localtimestamp).stable(),
-    plain(0, "localtime", &[], Time, localtime).stable(),
-    plain(0, "localtime", &[Int4], Time, localtime).stable(),
-    plain(0, "current_date", &[], Date, current_date).stable(),
     plain(274, "timeofday", &[], T, timeofday).volatile(),
     plain(2059, "age", &[Timestamp], I, age).stable(),
     plain(1386, "age", &[Timestamptz], I, age).stable(),

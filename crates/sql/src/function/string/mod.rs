@@ -472,8 +472,8 @@ pub(super) static FUNCTIONS: &[Function] = &[
 pub(super) fn operators() -> Vec<Operator> {
     vec![
         infix("||", T, T, T, concatenate),
-        infix_typed("||", T, AnyNonArray, T, concatenate_any).stable(),
-        infix_typed("||", AnyNonArray, T, T, concatenate_any).stable(),
+        infix_typed("||", T, AnyNonArray, T, concatenate_any).writing_operands(),
+        infix_typed("||", AnyNonArray, T, T, concatenate_any).writing_operands(),
         infix("||", Bytea, Bytea, Bytea, concatenate_bytes),
         infix("^@", T, T, Bool, starts_with_operator),
         infix("~<~", T, T, Bool, |a, b, _| by_bytes(a, b, Ordering::is_lt)),

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sqlparser::ast;
 
 use super::{Part, PartsPlan, Step};
-use crate::bind::{Binder, Body, Cte, LockingQuery, Query, all_rows, in_order};
+use crate::bind::{Binder, Body, Cte, LockingQuery, Query, all_rows};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::source::WithQueries;
 use crate::oltp::{delete, insert, merge, update};
@@ -129,7 +129,7 @@ impl Drafts {
             _ => None,
         };
         if let Some(with) = query.and_then(|query| query.with.as_ref()) {
-            for cte in in_order(with) {
+            for cte in binder.in_order(with)? {
                 let draft = match changes_rows(&cte.query.body) {
                     true => bind_statement_of_with(binder, statement, cte, with.recursive, &mut held)?,
                     false => drafts.bind_query_of_with(binder, cte, with.recursive, &mut held)?,

@@ -30,6 +30,9 @@ impl Pass<'_> {
                 self.copy();
                 return Ok(());
             }
+            [name] | ["pg_catalog", name] if Collation::is_of_locale(name) => {
+                return Err(SqlError::unsupported(format_args!("collation \"{name}\"")));
+            }
             [name] | ["pg_catalog", name] => Collation::named(name),
             _ => None,
         };

@@ -6,6 +6,7 @@
 //! HEADER 'on'        HEADER TRUE
 //! HEADER MATCH       HEADER TRUE, FORCE_NULL ("\u{1}match")
 //! STDIN CSV FREEZE   STDIN (FREEZE TRUE) CSV
+//! DELIMITER 'ab'     DELIMITER '\0'
 //! COPY BINARY t      COPY t ... BINARY
 //! SET SCHEMA 'x'     SET search_path = 'x'
 //! WITHOUT OIDS       (nothing: no table has them)
@@ -14,22 +15,69 @@
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
-use super::{Pass, is, make};
+use super::{Pass, innermost_open, is, make};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::identifier::fold_word;
 use crate::parse::ALL_FIELDS;
 
 /// A column of FORCE_NULL that nobody can have: HEADER MATCH was said.
 pub(crate) const HEADER_MATCH: &str = "\u{1}match";
 
+/// Stands for what is given as a delimiter, quote or escape and is no single byte: no text has it.
+pub(crate) const NO_CHARACTER: char = '\0';
+
 /// Options behind more tokens are not looked for.
 const OPTION_TOKENS: usize = 64;
 
+/// Options that are lists of columns.
+const OF_COLUMNS: [&str; 3] = ["FORCE_QUOTE", "FORCE_NOT_NULL", "FORCE_NULL"];
+/// Options that are one character.
+const CHARACTERS: [&str; 3] = ["DELIMITER", "QUOTE", "ESCAPE"];
+
+/// Whether a word, in upper case, may be an option whose value is to be looked at.
+pub(super) fn is_option(word: &str) -> bool {
+    matches!(word, "FREEZE" | "HEADER") || OF_COLUMNS.contains(&word) || CHARACTERS.contains(&word)
+}
+
+/// Where an option of COPY stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In the list of options.
+    List,
+    /// Outside, as in old statements.
+    Behind,
+}
+
 impl Pass<'_> {
-    /// A word of COPY, with what it is given if that is to be said otherwise.
-    pub(super) fn copy_option(&mut self) {
+    /// A word of COPY, with what it is given if that is to be said otherwise. 22023 for what is no
+    /// list of columns where one is wanted.
+    pub(super) fn copy_option(&mut self) -> Result<()> {
         let is_switch = self.is(0, "FREEZE") || self.is(0, "HEADER");
         let in_list = self.is(0, "FORCE_QUOTE");
         let forces_quotes = in_list || (self.is(0, "QUOTE") && self.after(&["FORCE"]));
+        let place = self.option_place();
+        if !forces_quotes && place.is_some() && CHARACTERS.iter().any(|option| self.is(0, option)) {
+            self.copy();
+            self.character(place == Some(Place::List));
+            return Ok(());
+        }
+        if let (Some(Place::List), Some(option)) = (place, OF_COLUMNS.iter().find(|known| self.is(0, known)))
+        {
+            let given = self.peek(1).map(|token| &token.token);
+            let is_list = matches!(given, Some(Token::LParen)) || (in_list && given == Some(&Token::Mul));
+            if !is_list {
+                let option = option.to_ascii_lowercase();
+                let message = format!("argument to option \"{option}\" must be a list of column names");
+                return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
+            }
+        }
         self.copy();
+        self.option_value(is_switch, forces_quotes, in_list);
+        Ok(())
+    }
+
+    /// What a switch, or FORCE QUOTE, is given.
+    fn option_value(&mut self, is_switch: bool, forces_quotes: bool, in_list: bool) {
         let Some(TokenWithSpan { token, span }) = self.peek(0) else { return };
         let span = *span;
         if forces_quotes && *token == Token::Mul {
@@ -56,6 +104,33 @@ impl Pass<'_> {
         };
         self.out.push(make(value, span));
         self.at += 1;
+    }
+
+    /// What an option is given that is one character. Of what is none the parser would only say
+    /// that; so something stands for it, of which COPY says it among its other checks.
+    pub(super) fn character(&mut self, in_list: bool) {
+        if !in_list && self.is(0, "AS") {
+            self.copy();
+        }
+        let Some(TokenWithSpan { token, span }) = self.peek(0) else { return };
+        let given = match token {
+            Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text) => text.clone(),
+            Token::Number(text, _) if in_list => text.clone(),
+            Token::Word(word) if in_list && word.keyword == Keyword::NoKeyword => fold_word(word),
+            _ => return,
+        };
+        let value = if given.len() == 1 { given } else { NO_CHARACTER.to_string() };
+        self.out.push(TokenWithSpan { token: Token::SingleQuotedString(value), span: *span });
+        self.at += 1;
+    }
+
+    /// Where an option stands that comes next: not within the query that is copied.
+    fn option_place(&self) -> Option<Place> {
+        let target = self.behind_target()?;
+        match innermost_open(&self.out) {
+            None => Some(Place::Behind),
+            Some(open) => (open == target).then_some(Place::List),
+        }
     }
 
     /// `COPY BINARY t ...`, the oldest spelling: the word comes last, where it is an option, too.

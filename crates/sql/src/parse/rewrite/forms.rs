@@ -58,6 +58,7 @@ impl Pass<'_> {
                     self.out.pop();
                 }
                 self.put("DELIMITER", span);
+                self.character(false);
             }
             "LOCAL" if self.after(&["INTO"]) && (self.is(1, "TEMP") || self.is(1, "TEMPORARY")) => {
                 self.at += 1;

@@ -27,13 +27,11 @@ const WORDS: [&str; 11] = [
     "CURRENT_ROLE", "CURRENT_SCHEMA", "CURRENT_USER", "SESSION_USER", "USER",
 ];
 
-/// Those of them that may have a precision behind them.
-const WITH_PRECISION: [&str; 4] = ["CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP"];
-
 /// Forms that look like calls of functions and are none.
 #[rustfmt::skip]
-const FORMS: [&str; 10] = [
+const FORMS: [&str; 18] = [
     "COALESCE", "GREATEST", "LEAST", "NULLIF", "CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM",
+    "XMLCONCAT", "XMLELEMENT", "XMLEXISTS", "XMLFOREST", "XMLPARSE", "XMLPI", "XMLROOT", "XMLSERIALIZE",
 ];
 
 /// Words behind which a query has no items of FROM any more.
@@ -52,9 +50,11 @@ fn opens(token: Option<&TokenWithSpan>) -> bool {
     token.is_some_and(|token| token.token == Token::LParen)
 }
 
-/// Whether the value that is one word begins these tokens, without a list of arguments.
+/// Whether the value that is one word begins these tokens. One of these words is the name of a
+/// function, too; the others have no list of arguments, and are refused with one where they are
+/// parsed.
 pub(super) fn begins_value(tokens: &[TokenWithSpan]) -> bool {
-    is_among(tokens.first(), &WORDS) && (!opens(tokens.get(1)) || is_among(tokens.first(), &WITH_PRECISION))
+    is_among(tokens.first(), &WORDS) && !(is(tokens.first(), "CURRENT_SCHEMA") && opens(tokens.get(1)))
 }
 
 /// What the parentheses around are of.

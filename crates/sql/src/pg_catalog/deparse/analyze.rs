@@ -453,6 +453,10 @@ impl Analyzer<'_> {
                 Ok(Term::new(Node::Function { name: name.to_ascii_uppercase(), arguments }, ty))
             }
             "nullif" => self.null_if(syntax, arguments),
+            "current_timestamp" | "localtimestamp" | "localtime" => {
+                let ty = keyword(syntax, &name)?.ty;
+                Ok(Term::new(Node::Function { name: name.to_ascii_uppercase(), arguments }, ty))
+            }
             _ => self.call(&name, arguments),
         }
     }

@@ -278,6 +278,7 @@ const DEFAULTS: &[Printed] = &[
     ("c array[1.5, 2]", "ARRAY[1.5, (2)::numeric]", "ARRAY[1.5, 2::numeric]"),
     ("g current_user", "CURRENT_USER", "CURRENT_USER"),
     ("q localtimestamp", "LOCALTIMESTAMP", "LOCALTIMESTAMP"),
+    ("d current_timestamp(3)", "CURRENT_TIMESTAMP(3)", "CURRENT_TIMESTAMP(3)"),
     (
         "d '2020-01-01 00:00:00+00'",
         "'2020-01-01 00:00:00+00'::timestamp with time zone",

@@ -1,11 +1,11 @@
 //! `pg_describe_object`: in words what `pg_depend` and its kin speak of in numbers.
 
 use super::super::names::AnyRelation;
-use super::super::relation::defaults;
-use super::super::{Source, constraint, procedure, routine, table_by_oid};
+use super::super::relation::{SEQUENCE_COLUMNS, defaults};
+use super::super::{Source, acl, constraint, procedure, routine, table_by_oid};
 use super::names::{any_type_name, type_name};
 use super::{integer, oid, over_catalog};
-use crate::catalog::Relation;
+use crate::catalog::{Relation, Securable};
 use crate::error::{Result, SqlError};
 use crate::function::Function;
 use crate::types::Datum;
@@ -33,6 +33,7 @@ fn describe(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
         Some("pg_database") => {
             catalog.database_by_oid(object).map(|found| format!("database {}", found.name))
         }
+        Some("pg_default_acl") => default_privileges(source, object),
         _ => return Err(SqlError::unsupported(format!("an object of the class {class}"))),
     };
     Ok(told.into())
@@ -56,6 +57,7 @@ fn relation(source: &Source<'_>, oid: u32, place: i64) -> Option<String> {
             table.columns.get(place).filter(|column| !column.dropped)?.name.as_str()
         }
         AnyRelation::Stored(Relation::View(view)) => view.columns.get(place)?.name.as_str(),
+        AnyRelation::Stored(Relation::Sequence(_)) => SEQUENCE_COLUMNS.get(place)?.0,
         AnyRelation::Stored(_) => return None,
         AnyRelation::System(table) => table.columns.get(place)?.0,
     };
@@ -96,4 +98,22 @@ fn default_value(source: &Source<'_>, oid: u32) -> Option<String> {
     let found = defaults(source.catalog).find(|default| default.oid == oid)?;
     let place = i64::try_from(found.place).ok()?;
     Some(format!("default value for {}", relation(source, found.table.oid, place + 1)?))
+}
+
+fn default_privileges(source: &Source<'_>, oid: u32) -> Option<String> {
+    let found = source.catalog.default_accesses().find(|default| default.oid == oid)?;
+    let objects = match found.kind {
+        Securable::Table => "relations",
+        Securable::Sequence => "sequences",
+        Securable::Schema => "schemas",
+        Securable::Routine => "functions",
+        Securable::Type => "types",
+        Securable::Database => "databases",
+    };
+    let role = acl::role_name(source, found.role);
+    let within = match source.catalog.schema_by_oid(found.schema) {
+        Some(schema) => format!(" in schema {}", schema.name),
+        None => String::new(),
+    };
+    Some(format!("default privileges on new {objects} belonging to role {role}{within}"))
 }

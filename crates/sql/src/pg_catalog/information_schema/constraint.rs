@@ -6,11 +6,10 @@ use std::sync::Arc;
 use super::super::Source;
 use super::super::constraint::all_constraints;
 use super::super::definition::Constraint;
-use super::super::deparse::{self, Style};
+use super::super::deparse::Style;
 use super::super::viewer::Viewer;
 use super::{domain, yes};
 use crate::catalog::{Catalog, ForeignKey, Oid, Privileges, Table};
-use crate::identifier::quote_identifier;
 
 /// A row of `table_constraints`; NOT NULL counts as CHECK.
 struct Row {
@@ -251,6 +250,11 @@ system_table! {
     delete_rule: Varchar = row.key.on_delete.sql(),
 }
 
+/// A constraint without its first word.
+fn without_word(definition: &str) -> String {
+    definition.strip_prefix("CHECK ").unwrap_or(definition).to_owned()
+}
+
 /// They are told to owners.
 fn checks(source: &Source<'_>) -> Vec<(String, String, String)> {
     let viewer = Viewer::new(source);
@@ -258,18 +262,17 @@ fn checks(source: &Source<'_>) -> Vec<(String, String, String)> {
         source.catalog.tables().map(|table| table.oid).filter(|oid| viewer.owns(*oid)).collect();
     let checks = source.catalog.tables().filter(|table| owned.contains(&table.oid)).flat_map(|table| {
         table.checks.iter().map(move |check| {
-            let clause = deparse::check(source, table, &check.expression, Style::Plain);
-            (table.schema_name.clone(), check.name.clone(), format!("({clause})"))
+            let definition = Constraint::Check(check).definition(source, Some(table.as_ref()), Style::Plain);
+            (table.schema_name.clone(), check.name.clone(), without_word(&definition))
         })
     });
     let not_null = not_nulls(source.catalog).filter(|(table, _, _)| owned.contains(&table.oid));
-    let not_null = not_null.map(|(table, name, column)| {
-        (table.schema_name.clone(), name, format!("{} IS NOT NULL", quote_identifier(column)))
-    });
+    let not_null = not_null
+        .map(|(table, name, column)| (table.schema_name.clone(), name, format!("{column} IS NOT NULL")));
     let of_domains = domain::constraints(source.catalog).filter(|(of, _)| viewer.owns(of.oid));
     let of_domains = of_domains.map(|(of, check)| {
-        let clause = super::super::domain::check(source, of, check, Style::Plain);
-        (of.schema_name.clone(), check.name.clone(), format!("({clause})"))
+        let definition = Constraint::OfDomain(of, check).definition(source, None, Style::Plain);
+        (of.schema_name.clone(), check.name.clone(), without_word(&definition))
     });
     checks.chain(of_domains).chain(not_null).collect()
 }

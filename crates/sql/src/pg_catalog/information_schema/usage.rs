@@ -103,12 +103,12 @@ fn on_row_types(source: &Source<'_>, of_public: bool) -> Vec<Granted> {
     granted(source, types, Privileges::USAGE, of_public)
 }
 
-/// A view, and a table or view that it reads: schema and name of both.
+/// A view, and a table or view that its text names: schema and name of both.
 fn tables_of_views(source: &Source<'_>) -> Vec<[String; 4]> {
     let (catalog, viewer) = (source.catalog, Viewer::new(source));
     let mut rows = Vec::new();
     for view in catalog.views() {
-        for relation in view.depends_on.iter().filter_map(|oid| catalog.relation_by_oid(*oid)) {
+        for relation in view.names().into_iter().filter_map(|(oid, _)| catalog.relation_by_oid(oid)) {
             let (oid, schema, name) = match relation {
                 Relation::Table(table) => (table.oid, &table.schema_name, &table.name),
                 Relation::View(read) => (read.oid, &read.schema_name, &read.name),
@@ -216,13 +216,13 @@ system_table! {
     table_name: Name = name,
 }
 
-/// A view, and a routine that it calls: schema and name of the view, schema and specific name of
-/// the routine.
+/// A view, and a routine that its text calls: schema and name of the view, schema and specific
+/// name of the routine.
 fn routines_of_views(source: &Source<'_>) -> Vec<[String; 4]> {
     let (catalog, viewer) = (source.catalog, Viewer::new(source));
     let mut rows = Vec::new();
     for view in catalog.views() {
-        let called = view.depends_on.iter().filter_map(|oid| catalog.routine_by_oid(*oid));
+        let called = view.names().into_iter().filter_map(|(oid, _)| catalog.routine_by_oid(oid));
         for routine in called.filter(|routine| viewer.owns(routine.oid)) {
             let specific = specific_name(routine);
             rows.push([&view.schema_name, &view.name, &routine.schema_name, &specific].map(String::clone));

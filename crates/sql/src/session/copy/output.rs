@@ -37,7 +37,7 @@ enum Writer {
 }
 
 impl Writer {
-    fn row(&mut self, row: &[Datum], types: &[Type], format: &FormatContext) -> &[u8] {
+    fn row(&mut self, row: &[Datum], types: &[Type], format: &FormatContext) -> Result<&[u8]> {
         let (writer, buffer) = match self {
             Writer::Binary(writer) => return writer.row(row, types, format),
             Writer::Lines(writer, buffer) => (writer, buffer),
@@ -45,14 +45,14 @@ impl Writer {
         writer.begin();
         for (place, (value, ty)) in row.iter().zip(types).enumerate() {
             if value.is_null() {
-                writer.field(place, None, row.len() == 1);
+                writer.field(place, None, row.len() == 1)?;
             } else {
                 buffer.clear();
-                value.to_text(*ty, format, buffer);
-                writer.field(place, Some(buffer), row.len() == 1);
+                value.write_text(*ty, format, buffer)?;
+                writer.field(place, Some(buffer), row.len() == 1)?;
             }
         }
-        writer.end()
+        Ok(writer.end())
     }
 
     /// As the protocol names its format.
@@ -179,7 +179,7 @@ impl Session {
         let work = self.work(&interrupts)?;
         if let (Some(header), Writer::Lines(writer, _)) = (copy.header.take(), &mut copy.writer) {
             let names: Vec<&str> = header.iter().map(String::as_str).collect();
-            if sink.copy_out(writer.names(&names)) == SinkState::Full {
+            if sink.copy_out(writer.names(&names)?) == SinkState::Full {
                 return Ok(Fetch::SinkFull);
             }
         }
@@ -188,7 +188,7 @@ impl Session {
             loop {
                 let Some(row) = next()? else { return Ok::<bool, SqlError>(true) };
                 *rows += 1;
-                if sink.copy_out(writer.row(&row, types, work.format)) == SinkState::Full {
+                if sink.copy_out(writer.row(&row, types, work.format)?) == SinkState::Full {
                     return Ok(false);
                 }
             }

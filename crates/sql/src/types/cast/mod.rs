@@ -135,6 +135,10 @@ impl Cast {
                         || ty.element().is_some()
                 };
                 match self.method {
+                    // No setting says how a time of day is written, but literals may say `now`.
+                    Method::ToText if self.from.id == TypeId::Time => true,
+                    // A row may have values of any of these types.
+                    Method::ToText if self.from.id == TypeId::Record => false,
                     Method::ToText => !depends(self.from.id),
                     Method::FromText => {
                         !depends(self.to.id)

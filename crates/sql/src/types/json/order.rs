@@ -17,7 +17,7 @@
 use std::cmp::Ordering;
 use std::hash::Hasher;
 
-use super::{Parser, number_of};
+use super::{MAX_DEPTH, Parser, number_of, on_deep_stack};
 use crate::error::{SqlError, sqlstate};
 use crate::keys::{self, KeyOrder};
 use crate::types::Datum;
@@ -40,9 +40,12 @@ pub(crate) fn write_key(text: &str, longest: usize, out: &mut Vec<u8>) {
     if !may_compare(text.len()) {
         return;
     }
-    let mut parser = Parser { text, at: 0, depth: 0, strict: true, kept: false, meter: Meter::default() };
+    let meter = Meter::default();
+    let (deepest, strict, kept) = (MAX_DEPTH, true, false);
+    let mut parser = Parser { text, at: 0, depth: 0, deepest, strict, kept, meter };
     let mut writer = Writer { parser: &mut parser, longest: out.len().saturating_add(longest), out };
-    if let Err(error) = writer.value(true)
+    let written = on_deep_stack(text, || writer.value(true)).and_then(|written| written);
+    if let Err(error) = written
         && writer.out.len() <= writer.longest
     {
         give_up(error);
