@@ -95,7 +95,7 @@ impl Session {
                 }
                 ("CLUSTER", _) => self.check_cluster(&catalog, &name, index.as_ref())?,
                 _ => {
-                    let Some(table) = self.to_vacuum(&catalog, command, &name)? else { continue };
+                    let Some(table) = self.vacuumable(&catalog, command, &name)? else { continue };
                     for column in columns {
                         let column = fold(column);
                         if table.column_place(&column).is_none() {
@@ -176,7 +176,7 @@ impl Session {
 
     /// The table that VACUUM or ANALYZE names, if that is one of a user's that the session may
     /// maintain. A WARNING for what is of somebody else, or no table: it is left alone. 42P01.
-    fn to_vacuum(
+    fn vacuumable(
         &mut self,
         catalog: &Catalog,
         command: &str,
